@@ -1,0 +1,63 @@
+"""Plain data that all rooms share. Knows nothing of files, models or methods."""
+
+from convmem.core.answer import (
+    Answer,
+    Citation,
+    Coverage,
+    FailedWindow,
+    Ledger,
+    Location,
+    SubAnswer,
+    Totals,
+    Truncation,
+)
+from convmem.core.call import (
+    Call,
+    Completion,
+    Finish,
+    Message,
+    Model,
+    Sampling,
+    Tokenizer,
+    TokenLogprobs,
+    Usage,
+)
+from convmem.core.errors import (
+    BudgetExhausted,
+    CallFailed,
+    ContextExceeded,
+    ConvMemError,
+    DeadlinePassed,
+    Fatal,
+    InputError,
+    Malformed,
+    ModelError,
+    RateLimited,
+    Stopped,
+    TimedOut,
+    Transient,
+)
+from convmem.core.events import (
+    BestAnswer,
+    CallEnded,
+    CallStarted,
+    Done,
+    Event,
+    EvidenceFound,
+    LayerStarted,
+    Planned,
+    Warned,
+    WindowRead,
+)
+from convmem.core.evidence import Evidence, Origin, Piece, Relevance, ReplySlice
+from convmem.core.plan import LayerPlan, Plan
+from convmem.core.span import Span, union
+
+__all__ = [
+    "Answer", "BestAnswer", "BudgetExhausted", "Call", "CallEnded", "CallFailed", "CallStarted", "Citation",
+    "Completion", "ContextExceeded", "ConvMemError", "Coverage", "DeadlinePassed", "Done", "Event", "Evidence",
+    "EvidenceFound", "FailedWindow", "Fatal", "Finish", "InputError", "LayerPlan", "LayerStarted", "Ledger", "Location",
+    "Malformed", "Message", "Model", "ModelError", "Origin", "Piece", "Plan", "Planned", "RateLimited", "Relevance",
+    "ReplySlice", "Sampling", "Span", "Stopped", "SubAnswer", "TimedOut", "TokenLogprobs", "Tokenizer", "Totals",
+    "Transient", "Truncation", "Usage", "Warned", "WindowRead", "union",
+]  # fmt: skip
