@@ -1,0 +1,5 @@
+"""What happened in a run: the evidence tree as data, as JSON, and as a page to read. Knows no document and no model."""
+
+from convmem.trace.trace import Node, Status, Trace
+
+__all__ = ["Node", "Status", "Trace"]
