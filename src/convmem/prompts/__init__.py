@@ -17,12 +17,9 @@ from convmem.core import Message
 
 _VARIABLE = re.compile(r"\{\{(<?)(\w+)>?\}\}")
 
-CONTROL_TOKEN = re.compile(
-    r"<(?=[|｜/]?(?:\w+[|｜]|[|｜]?(?:im_|end_of_|start_of_|begin|end|eot|system|user|assistant|tool|think|s>|bos|eos|pad|unk|mask|fim|file|repo|SYS|<SYS)))"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|IMG)\])",
-    re.IGNORECASE,
-)
-"""Starts of strings that some model's tokenizer would turn into a control token (``<|im_end|>``, ``</s>``, ``[INST]``)."""
+_CONTROL_NAMES = "s|bos|eos|pad|unk|mask|think|tool_call|tool_response|start_of_turn|end_of_turn|image|audio|<SYS"
+CONTROL_TOKEN = re.compile(rf"<(?=/?[|｜]|/?(?:{_CONTROL_NAMES})>)|\[(?=/?(?:INST|[A-Z]+_[A-Z]+)\])|[|｜](?=>)")
+"""First characters of what some model's tokenizer takes for a control token: ``<|im_end|>``, ``</s>``, ``[INST]``."""
 
 
 @dataclass(frozen=True, slots=True)
