@@ -98,8 +98,8 @@ class Request(NamedTuple):
 class ScriptedServer:
     """``with ScriptedServer(reply) as server``: listens at ``server.url`` (ending in ``/v1``) until the block ends.
 
-    ``context``: longer prompts are refused, in the words of ``dialect``. ``reads``: longer prompts are cut to their
-    last ``reads`` tokens without a word, as Ollama does; the reply function sees what is left. ``latency`` in seconds holds
+    ``context``: longer prompts are refused, in the words of ``dialect``. ``reads``: longer prompts are cut to their last
+    ``reads`` tokens without a word, as Ollama does; the reply function sees what is left. ``latency`` in seconds holds
     one of ``slots`` for a call. ``routes`` answers further paths, or the usual ones otherwise; each gets the request.
     """
 
@@ -162,8 +162,8 @@ class ScriptedServer:
                 async for request in _requests(reader):
                     if not await self._handle(request, reader, writer):
                         break
-            except (ConnectionError, asyncio.IncompleteReadError):
-                pass  # the client hung up
+            except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                pass  # the client hung up, or the block ended
             except Exception as error:  # noqa: BLE001 - the test's own function failed: said when the block ends
                 self._broken = error
             connections.discard(task)

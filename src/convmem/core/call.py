@@ -117,8 +117,9 @@ class Model(Protocol):
     ``identity`` says which weights answer (a hash, or the configured name; never a URL). ``context`` is the most tokens
     that prompt and reply may have together, None where it could not be learned. ``slots`` is how many calls it serves
     at once. ``logprobs`` is whether replies carry log-probabilities, None where that is not known before asking.
-    ``tokens_per_second`` is (prompt, reply) where the speed is known, for estimates of time.
-    ``identity``, ``context``, ``slots`` and ``logprobs`` are settled by ``prepare``.
+    ``tokens_per_second`` is (prompt, reply) where the speed is known, for estimates of time. ``tokenizer`` counts as the
+    model does, None where it offers no way to.
+    ``identity``, ``context``, ``slots``, ``logprobs`` and ``tokenizer`` are settled by ``prepare``.
     """
 
     @property
@@ -132,7 +133,7 @@ class Model(Protocol):
     @property
     def tokens_per_second(self) -> tuple[float, float] | None: ...
     @property
-    def tokenizer(self) -> Tokenizer: ...
+    def tokenizer(self) -> Tokenizer | None: ...
 
     async def prepare(self) -> None:
         """Connect, load, and discover what the properties say; makes no model call. Idempotent.
