@@ -1,0 +1,19 @@
+"""Files in, text with spans out; tokenizers; windows. Knows no model."""
+
+from convmem.document.document import Document
+from convmem.document.estimate import EstimateTokenizer
+from convmem.document.source import Source
+from convmem.document.tokens import GgufTokenizer, JsonTokenizer, UnknownVocabulary
+from convmem.document.windows import (
+    Window,
+    Windows,
+    boundary_windows,
+    split,
+    stride_starts,
+    stride_windows,
+)
+
+__all__ = [
+    "Document", "EstimateTokenizer", "GgufTokenizer", "JsonTokenizer", "Source", "UnknownVocabulary", "Window", "Windows",
+    "boundary_windows", "split", "stride_starts", "stride_windows",
+]  # fmt: skip
