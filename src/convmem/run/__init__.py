@@ -1,2 +1,8 @@
 """One question's work: everything that a method does goes through a Run."""
-# CONTRACT STUB: the run room fills this in.
+
+from convmem.run.ask import Ask, Reply
+from convmem.run.clock import simulate
+from convmem.run.run import Run
+from convmem.run.settings import RunSettings
+
+__all__ = ["Ask", "Reply", "Run", "RunSettings", "simulate"]

@@ -1,0 +1,212 @@
+"""How one call is made: measured, admitted by the budget, given a slot, sent until a reply comes, stored, read.
+
+Knows one model and what the run has learned of it; knows nothing of methods, events or coverage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from convmem.core import (
+    BudgetExhausted,
+    Call,
+    CallFailed,
+    Completion,
+    ContextExceeded,
+    Fatal,
+    Malformed,
+    Model,
+    Sampling,
+    TimedOut,
+    Transient,
+    Usage,
+)
+from convmem.model import Cache
+from convmem.run.ask import Ask, Reply
+from convmem.run.budget import Ticket
+from convmem.run.gate import Gate
+from convmem.run.ledger import Accounts
+from convmem.run.retry import persist
+from convmem.run.scheduler import Scheduler
+from convmem.run.settings import RunSettings
+from convmem.run.texts import Meter, Texts
+
+T = TypeVar("T")
+
+_SEEDS_A_SAMPLE = 1_000
+_GIVEN_UP = 3
+"""So many calls given up before any was answered mean that nothing answers."""
+
+
+@dataclass(slots=True)
+class Job(Generic[T]):
+    """A call that was issued as trace node ``node``, and what came of it so far.
+
+    ``key`` is where the last reply is stored, ``used`` what its tries used, ``replayed`` whether the last reply came
+    from the cache. ``sent`` is called before each attempt goes to the model.
+    """
+
+    ask: Ask[T]
+    node: int
+    ticket: Ticket
+    sent: Callable[[], None]
+    measured: int = 0
+    key: str | None = None
+    used: Usage | None = None
+    replayed: bool = False
+
+
+class Caller:
+    """One model as a run sees it."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        settings: RunSettings,
+        temperature: float,
+        top_p: float,
+        cache: Cache,
+        texts: Texts,
+        gate: Gate,
+        meter: Meter,
+        accounts: Accounts,
+    ) -> None:
+        self.gate = gate
+        self.meter = meter
+        self._model = model
+        self._scheduler = Scheduler(settings.concurrency or model.slots)
+        self._settings = settings
+        self._temperature = temperature
+        self._top_p = top_p
+        self._cache = cache
+        self._texts = texts
+        self._accounts = accounts
+        self._answered = False
+        self._given_up = 0
+
+    async def answer(self, job: Job[T]) -> Reply[T]:
+        """Ask until a reply can be read, then repair the last one. Raises what ``Run.call`` raises."""
+        job.measured = await self.meter.measure(job.ask.template, job.ask.variables)
+        completion: Completion | None = None
+        for attempt in range(self._settings.retries + 1):
+            try:
+                completion = await self._attempt(job, attempt)
+            except BudgetExhausted:
+                if completion is None:
+                    raise
+                break
+            try:
+                return _reply(job, completion, _read(job.ask, completion))
+            except Malformed:
+                continue
+        assert completion
+        return _reply(job, completion, _repaired(job.ask, completion))
+
+    async def _attempt(self, job: Job[T], attempt: int) -> Completion:
+        """One reply, from the cache or the model; good or malformed, it is stored."""
+        if job.ticket.limited and (stored := self._stored(job, self._call(job.ask, attempt))):
+            return stored  # costs nothing, so it needs no room
+        tries = self._settings.retries + 1 - attempt
+        await job.ticket.admit(self.gate.reserve(job.measured) + job.ask.max_tokens, tries)
+        async with self._scheduler.slot(job.node, job.ask.priority, job.ask.affinity) as slot:
+            call = self._call(job.ask, attempt)
+            if stored := self._stored(job, call):
+                return stored
+            self.gate.check(job.measured, job.ask.max_tokens)
+            job.sent()
+            completion = await self._send(job, call)
+            slot.used = True
+            return await self._received(job, call, completion)
+
+    def _call(self, ask: Ask[T], attempt: int) -> Call:
+        """The call with every text in its place."""
+        return Call(
+            role=ask.role,
+            messages=ask.template.render(self._texts.fill(ask.variables)),
+            sampling=Sampling(ask.max_tokens, self._temperature, self._top_p, ask.top_logprobs),
+            schema=ask.schema,
+            channel=ask.channel,
+            seed=self._settings.seed + _SEEDS_A_SAMPLE * ask.sample + attempt,
+            sample=ask.sample,
+            attempt=attempt,
+        )
+
+    def _stored(self, job: Job[T], call: Call) -> Completion | None:
+        """The stored reply to ``call``, if there is one."""
+        job.key = self._cache.key(self._settings.namespace, self._model.identity, call)
+        completion = self._cache.get(job.key)
+        job.replayed = completion is not None
+        if completion:
+            self._accounts.replayed(call.role)
+        return completion
+
+    async def _send(self, job: Job[T], call: Call) -> Completion:
+        """Send until a reply comes, or an error that no further try can mend."""
+        reply_tokens = call.sampling.max_tokens
+        try:
+            completion = await persist(lambda: self._model.complete(call), self._settings.retries, str(job.key))
+        except TimedOut as error:
+            limit = job.measured // 2 + reply_tokens
+            raise ContextExceeded(f"The model read {job.measured:,} tokens too slowly: {error}", limit) from error
+        except ContextExceeded as error:
+            self.gate.refused(job.measured, reply_tokens, error.limit)
+            raise
+        except CallFailed as error:
+            self._given_up += isinstance(error.__cause__, Transient)
+            if not self._answered and self._given_up >= _GIVEN_UP:
+                message = f"The model answers no call; start its server or check --model. Last error: {error.__cause__}"
+                raise Fatal(message) from error
+            raise
+        self._answered = True
+        return completion
+
+    async def _received(self, job: Job[T], call: Call, completion: Completion) -> Completion:
+        """Store a reply that can be trusted; account for it in any case."""
+        measured = job.measured
+        distrusted = self.gate.reads_less(measured, completion.usage)
+        if distrusted:  # the measure has allowances: an accusation needs the exact count
+            measured = await self.meter.weigh(call.messages)
+            distrusted = self.gate.reads_less(measured, completion.usage)
+        if not distrusted:
+            self._cache.put(str(job.key), completion)
+        usage = completion.usage
+        if usage is None:
+            usage = Usage(measured, 0, await self.meter.count(completion.reasoning + completion.text))
+        self._accounts.replied(call.role, usage)
+        job.ticket.charge(usage.prompt_tokens + usage.completion_tokens)
+        job.used = _sum(job.used, usage)
+        if distrusted:
+            raise self.gate.distrust(measured, usage.prompt_tokens, call.sampling.max_tokens)
+        return completion
+
+
+def _read(ask: Ask[T], completion: Completion) -> T:
+    """The value of a reply. Raises Malformed, also where the server cut it before the limit it was given."""
+    written = completion.usage.completion_tokens if completion.usage else ask.max_tokens
+    if completion.finish == "length" and written < ask.max_tokens:
+        raise Malformed(f"The reply was cut off after {written:,} of {ask.max_tokens:,} tokens.")
+    return ask.parse(completion.text)
+
+
+def _repaired(ask: Ask[T], completion: Completion) -> T | None:
+    try:
+        return ask.repair(completion.text) if ask.repair else None
+    except Malformed:
+        return None
+
+
+def _reply(job: Job[T], completion: Completion, value: T | None) -> Reply[T]:
+    return Reply(job.node, completion.text, value, completion.logprobs, completion.finish, job.replayed)
+
+
+def _sum(earlier: Usage | None, usage: Usage) -> Usage:
+    if earlier is None:
+        return usage
+    return Usage(
+        earlier.prompt_tokens + usage.prompt_tokens,
+        earlier.cached_tokens + usage.cached_tokens,
+        earlier.completion_tokens + usage.completion_tokens,
+    )

@@ -1,0 +1,123 @@
+"""Prompts are pieces until they are sent: this puts the texts in their places, and counts their tokens.
+
+Knows the document, the stored replies and a tokenizer; keeps no text beyond short ones that recur.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import ParamSpec
+
+from convmem.core import CallFailed, Message, Piece, ReplySlice, Span, Tokenizer
+from convmem.document import Document
+from convmem.model import Cache
+from convmem.prompts import CONTROL_TOKEN, Template, neutralize
+from convmem.trace import Trace
+
+MESSAGE_TOKENS = 16
+"""Allowance for what a server's chat template puts around one message, in tokens."""
+
+_LONGEST_KEPT = 4_000
+_KEPT = 4_096
+
+P = ParamSpec("P")
+
+Variables = Mapping[str, str | Sequence[Piece]]
+
+
+class Texts:
+    """Where pieces find their text: in the document, and in the cache under the key of a trace node."""
+
+    def __init__(self, document: Document, cache: Cache, trace: Trace) -> None:
+        self._document = document
+        self._cache = cache
+        self._trace = trace
+
+    def of(self, piece: Piece) -> str:
+        """The text of ``piece``. Raises CallFailed for a slice of a reply that is not stored."""
+        match piece:
+            case str():
+                return piece
+            case Span():
+                return self._document.text(piece)
+            case ReplySlice(node, start, end):
+                key = self._trace[node].key
+                completion = self._cache.get(key) if key else None
+                if completion is None:
+                    raise CallFailed("A reply that the call builds on is gone from the cache.")
+                return completion.text[start:end]
+
+    def fill(self, variables: Variables) -> dict[str, str]:
+        """Every variable as text."""
+        return {
+            name: value if isinstance(value, str) else "".join(map(self.of, value)) for name, value in variables.items()
+        }
+
+
+class Meter:
+    """Counts a prompt's tokens from those of its parts, so that a window is counted once, however often it is read.
+
+    ``offsets``: the document's token offsets are those of ``tokenizer``, and count a span without its text.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, document: Document, texts: Texts, *, offsets: bool) -> None:
+        self._tokenizer = tokenizer
+        self._document = document
+        self._texts = texts
+        self._offsets = offsets
+        self._short: Callable[[str], int] = lru_cache(_KEPT)(tokenizer.count)
+        self._span: Callable[[Span], int] = lru_cache(_KEPT)(self._count_span)
+        self._frame: Callable[[Template, tuple[str, ...]], tuple[int, dict[str, int]]] = lru_cache(self._count_frame)
+
+    async def count(self, text: str) -> int:
+        """The tokens of ``text``."""
+        return await self._run(self._count, text)
+
+    async def measure(self, template: Template, variables: Variables) -> int:
+        """The tokens of a prompt, with what a chat template adds.
+
+        The sum over parts may differ from the count of the whole by a token at each joint.
+        """
+        parts = {name: self._parts(value) for name, value in variables.items()}
+        return await self._run(self._sum, template, parts)
+
+    async def weigh(self, messages: Sequence[Message]) -> int:
+        """The tokens of a rendered prompt, counted whole and without any allowance: the server read no fewer."""
+        return await self._run(lambda: sum(self._count(message.content) for message in messages))
+
+    async def _run(self, function: Callable[P, int], *args: P.args, **kwargs: P.kwargs) -> int:
+        """In a thread, where counting asks a server."""
+        if self._tokenizer.remote:
+            return await asyncio.to_thread(function, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    def _parts(self, value: str | Sequence[Piece]) -> tuple[str, list[Span]]:
+        """The spans that are counted as such, and everything else as one text."""
+        if isinstance(value, str):
+            return value, []
+        spans = [piece for piece in value if isinstance(piece, Span)]
+        return "".join(self._texts.of(piece) for piece in value if not isinstance(piece, Span)), spans
+
+    def _sum(self, template: Template, parts: Mapping[str, tuple[str, list[Span]]]) -> int:
+        total, uses = self._frame(template, tuple(sorted(parts)))
+        for name, (text, spans) in parts.items():
+            total += uses[name] * (self._count(neutralize(text)) + sum(map(self._span, spans)))
+        return total
+
+    def _count(self, text: str) -> int:
+        return self._short(text) if len(text) <= _LONGEST_KEPT else self._tokenizer.count(text)
+
+    def _count_span(self, span: Span) -> int:
+        text = self._document.text(span)
+        if CONTROL_TOKEN.search(text):
+            return self._tokenizer.count(neutralize(text))  # as the prompt will have it
+        return self._document.count(span, self._tokenizer) if self._offsets else self._tokenizer.count(text)
+
+    def _count_frame(self, template: Template, names: tuple[str, ...]) -> tuple[int, dict[str, int]]:
+        """The tokens of the template around its variables, and how often it uses each."""
+        empty = template.render(dict.fromkeys(names, ""))
+        whole = template.system + template.user
+        uses = {name: whole.count(f"{{{{{name}}}}}") + whole.count(f"{{{{<{name}>}}}}") for name in names}
+        return sum(self._tokenizer.count(message.content) + MESSAGE_TOKENS for message in empty), uses
