@@ -98,7 +98,7 @@ class Request(NamedTuple):
 class ScriptedServer:
     """``with ScriptedServer(reply) as server``: listens at ``server.url`` (ending in ``/v1``) until the block ends.
 
-    ``context``: longer prompts are refused, in the words of ``dialect``. ``reads``: longer prompts are cut to their last
+    ``context``: longer prompts are refused, in the words of ``dialect``. ``reads``: longer prompts are cut to the last
     ``reads`` tokens without a word, as Ollama does; the reply function sees what is left. ``latency`` in seconds holds
     one of ``slots`` for a call. ``routes`` answers further paths, or the usual ones otherwise; each gets the request.
     """

@@ -1,0 +1,21 @@
+"""The language model: behind an endpoint or inside this process, and the cache of what it said. Knows no document."""
+
+from convmem.model.cache import Cache, CacheInfo
+from convmem.model.connect import connect
+from convmem.model.download import find as find_local
+from convmem.model.embedded import Embedded
+from convmem.model.endpoint import Endpoint
+from convmem.model.places import cache_directory
+from convmem.model.reply import read_json, repair_json
+
+__all__ = [
+    "Cache",
+    "CacheInfo",
+    "Embedded",
+    "Endpoint",
+    "cache_directory",
+    "connect",
+    "find_local",
+    "read_json",
+    "repair_json",
+]

@@ -1,0 +1,54 @@
+"""From what a person types after ``--model`` to a model. Connects to nothing yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from convmem.core import InputError, Model, Tokenizer
+from convmem.model.download import Progress
+from convmem.model.embedded import DEFAULT_CONTEXT, Embedded
+from convmem.model.endpoint import DEFAULT_TIMEOUT, Endpoint
+
+_FORMS = "an endpoint (http://host:port/v1, with #NAME where it has several models), a path to a .gguf file, or local"
+
+
+def connect(
+    spec: str,
+    *,
+    context: int | None = None,
+    timeout: float | None = None,
+    tokenizer: Tokenizer | None = None,
+    progress: Progress = lambda _done, _total: None,
+) -> Model:
+    """The model that ``spec`` names; ``prepare`` makes it ready.
+
+    ``context`` in tokens overrides what the model says (and is what an embedded one is given). For an endpoint:
+    ``timeout`` in seconds between bytes, and ``tokenizer`` in place of the server's. For a download: ``progress``.
+    Raises InputError where ``spec`` is none of the known forms.
+    """
+    if spec == "local":
+        return Embedded(context=context or DEFAULT_CONTEXT, progress=progress)
+    if spec.startswith("sim:"):
+        raise InputError("The simulated reader comes with the benchmark, which this version does not have yet.")
+    if spec.startswith(("http://", "https://")):
+        base_url, _, name = spec.partition("#")
+        if not _has_host(base_url):
+            raise InputError(f"{spec!r} is not an address: --model takes {_FORMS}.")
+        return Endpoint(
+            base_url, name or None, context=context, timeout=timeout or DEFAULT_TIMEOUT, tokenizer=tokenizer
+        )
+    if spec.lower().endswith(".gguf"):
+        path = Path(spec).expanduser()
+        if not path.is_file():
+            raise InputError(f"There is no model file {spec}.")
+        return Embedded(path, context=context or DEFAULT_CONTEXT)
+    raise InputError(f"{spec!r} names no model: --model takes {_FORMS}.")
+
+
+def _has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

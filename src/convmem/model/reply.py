@@ -1,0 +1,71 @@
+"""Reads what a model wrote: its reasoning apart from its reply, and JSON however it is wrapped.
+
+Knows no schema and no transport. Whatever the text, nothing but ``Malformed`` is raised.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import json_repair
+
+from convmem.core import Malformed
+
+_OPEN = re.compile(r"\s*<(think|thinking)>", re.IGNORECASE)
+_CLOSE = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
+_FENCE = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
+_TRIES = 64
+"""How many opening braces are tried: each try may scan the whole text."""
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """``text`` as (reasoning, reply).
+
+    Reasoning is what stands between leading think tags; all of the text where the tag is never closed; and what stands
+    before a lone closing tag, since some chat templates open the tag in the prompt.
+    """
+    opened, closed = _OPEN.match(text), _CLOSE.search(text)
+    start = opened.end() if opened else 0
+    if closed:
+        return text[start : closed.start()].strip(), text[closed.end() :].strip()
+    return (text[start:].strip(), "") if opened else ("", text)
+
+
+def read_json(text: str) -> Any:
+    """The JSON value that ``text`` is, or that it holds in a fenced block, or the first whole object in its prose.
+
+    Raises Malformed where there is none.
+    """
+    for candidate in (text, *(match[1] for match in _FENCE.finditer(text))):
+        try:
+            return json.loads(candidate.strip("\ufeff \t\r\n"))
+        except (ValueError, RecursionError):
+            continue
+    decoder = json.JSONDecoder()
+    start = -1
+    for _ in range(_TRIES):
+        start = text.find("{", start + 1)
+        if start < 0:
+            break
+        try:
+            return decoder.raw_decode(text, start)[0]
+        except (ValueError, RecursionError):
+            continue
+    raise Malformed("The reply holds no JSON.")
+
+
+def repair_json(text: str) -> dict[str, Any]:
+    """The object that almost-JSON was meant to be: cut off, unquoted, with stray commas or prose around it.
+
+    Raises Malformed where no object comes out.
+    """
+    try:
+        value = json_repair.loads(text)
+    except Exception as error:  # the library promises nothing for hostile text
+        raise Malformed("The reply can't be read as JSON, even repaired.") from error
+    found = next((item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)), None)
+    if found is None:
+        raise Malformed("The reply holds no JSON object, even repaired.")
+    return found
