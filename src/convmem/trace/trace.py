@@ -7,8 +7,9 @@ the node's key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal
 
 from convmem.core import Answer, Piece, Relevance, ReplySlice, Span, Usage
@@ -56,6 +57,7 @@ class Trace:
         config: Mapping[str, Any] | None = None,
         model: str = "",
         seed: int = 0,
+        nodes: Iterable[Node] = (),
     ) -> None:
         self.question = question
         self.method = method
@@ -63,7 +65,7 @@ class Trace:
         self.model = model
         self.seed = seed
         self.answer: Answer | None = None
-        self._nodes: list[Node] = []
+        self._nodes = list(nodes)
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -118,9 +120,12 @@ class Trace:
             self.mark(node, relevance, score)
 
     def mark(self, node: int, relevance: Relevance | None, score: float | None = None) -> None:
-        """Record what the method took from the reply: r of eq. (1), and the continuous score where there is one."""
+        """Record what the method took from the reply: r of eq. (1), and the continuous score where there is one.
+
+        A score that is not a finite number is no score.
+        """
         entry = self._nodes[node]
-        entry.relevance, entry.score = relevance, score
+        entry.relevance, entry.score = relevance, score if score is not None and isfinite(score) else None
 
     def finish(self, answer: Answer) -> None:
         """Record what the run led to."""
