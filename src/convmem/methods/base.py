@@ -6,17 +6,33 @@ A method file holds one published system and reads like its paper's pseudocode. 
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from convmem.core import Answer, Event, InputError, Model, Plan, Tokenizer
-from convmem.document import Document
+from convmem.core import (
+    Answer,
+    ConvMemError,
+    Coverage,
+    Done,
+    Event,
+    InputError,
+    Model,
+    Plan,
+    Planned,
+    SubAnswer,
+    Tokenizer,
+)
+from convmem.document import Document, EstimateTokenizer
+from convmem.memory.aggregation import NOT_FOUND, Finding
 from convmem.model import Cache
 from convmem.run import Run, RunSettings
+from convmem.trace import Trace
 
 C = TypeVar("C", bound="MethodConfig")
 
@@ -93,16 +109,102 @@ class Method(ABC, Generic[C]):
         *,
         model: Model | Mapping[str, Model],
         settings: RunSettings | None = None,
+        tokenizer: Tokenizer | None = None,
         cache: Cache | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> Answer:
         """Answer ``question`` over ``document`` in a run of its own.
 
-        ``model`` may be one for each role, with the default under ``""``. Without ``cache``, the user's cache is used.
-        Cancelling the task leaves no call pending. Raises ConvMemError, whose message is one sentence.
+        ``model`` may be one for each role, with the default under ``""``. ``tokenizer`` counts the document: by default
+        the model's own, else an estimate. Without ``cache``, the user's is used. Cancelling leaves no call pending.
+
+        Raises InputError for an empty question, and ConvMemError where the run fails; each says why in one sentence.
         """
-        raise NotImplementedError
+        if not question.strip():
+            raise InputError("The question is empty; ask something.")
+        models = dict(model) if isinstance(model, Mapping) else {"": model}
+        settings = settings or RunSettings()
+        for each in {id(each): each for each in models.values()}.values():
+            await each.prepare()
+        counter = tokenizer or models[""].tokenizer or EstimateTokenizer()
+        await asyncio.to_thread(document.token_offsets, counter)
+        trace = Trace(
+            question, method=self.name, config=self.config.model_dump(), model=models[""].identity, seed=settings.seed
+        )
+        with nullcontext(cache) if cache else closing(Cache.shared()) as kept:
+            run = Run(
+                document, models, tokenizer=counter, trace=trace, cache=kept, settings=settings,
+                temperature=self.config.temperature, top_p=self.config.top_p,
+            )  # fmt: skip
+            if on_event:
+                run.subscribe(on_event)
+            run.emit(Planned(self.plan(document, facts_of(models[""], counter, settings), question)))
+            try:
+                answer = await self.solve(document, question, run)
+            except* ConvMemError as group:
+                raise _first(group) from None
+            trace.finish(answer)
+            run.emit(Done(answer))
+        return answer
+
+    def conclude(
+        self,
+        run: Run,
+        config: MethodConfig,
+        final: Finding,
+        findings: Sequence[Finding] = (),
+        *,
+        windows: int,
+    ) -> Answer:
+        """The answer of a run: ``final`` with its citations, the sub-answers, and what the run knows of itself.
+
+        Raises ConvMemError where nothing of the document was read.
+        """
+        coverage = run.coverage(windows)
+        if not coverage.read_tokens:
+            raise ConvMemError(_nothing_read(coverage, run))
+        return Answer(
+            text=final.text if final.found else NOT_FOUND,
+            citations=final.citations,
+            sub_questions=tuple(SubAnswer(f.question, f.text, f.found) for f in findings),
+            coverage=coverage,
+            usage=run.ledger,
+            config=config.model_dump(),
+            model=run.model("").identity,
+            seed=run.settings.seed,
+            warnings=run.warnings,
+            method=self.name,
+            trace=run.trace,
+        )
 
     @abstractmethod
-    def plan(self, document: Document, facts: Facts) -> Plan:
+    def plan(self, document: Document, facts: Facts, question: str = "") -> Plan:
         """Estimate what ``solve`` would cost. Makes no model call."""
+
+
+def facts_of(model: Model, tokenizer: Tokenizer, settings: RunSettings) -> Facts:
+    """What is known of a prepared model before any call."""
+    return Facts(
+        tokenizer, settings.context or model.context, model.logprobs, model.tokens_per_second,
+        settings.concurrency or model.slots,
+    )  # fmt: skip
+
+
+def _first(group: BaseExceptionGroup[ConvMemError]) -> ConvMemError:
+    """The error of a group that came first."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, ConvMemError)
+    return error
+
+
+def _nothing_read(coverage: Coverage, run: Run) -> str:
+    """Why a run read nothing, and what to do."""
+    if coverage.failed_windows:
+        return f"Nothing of the document could be read: {coverage.failed_windows[0].reason}"
+    if run.settings.budget is not None:
+        return f"The budget of {run.settings.budget:,} tokens is too small to read anything; raise it."
+    if run.settings.deadline is not None:
+        return f"The deadline of {run.settings.deadline:g} seconds leaves no time to read anything; raise it."
+    return "Nothing of the document was read; " + " ".join(run.warnings)

@@ -70,3 +70,10 @@ def load(name: str) -> Template:
     head, _, rest = content.partition("\n")
     system, user = re.fullmatch(r"\s*(?:\[system\]\n(.*?)\n)?\[user\]\n(.*)", rest, re.DOTALL).groups("")  # type: ignore[union-attr]
     return Template(name, int(head.removeprefix("version:")), system.strip(), user.strip())
+
+
+@cache
+def roles() -> frozenset[str]:
+    """The names of all templates."""
+    files = (file.name for file in resources.files(__package__).iterdir())
+    return frozenset(name.removesuffix(".txt") for name in files if name.endswith(".txt"))

@@ -131,11 +131,24 @@ class Run:
             except (Stopped, ContextExceeded):
                 self._ended(job, started, "refused")
                 raise
-            except ConvMemError:
+            except ConvMemError as error:
                 self._ended(job, started, "failed")
+                if ask.window:
+                    self.failed(ask.window, ask.role, ask.channel, str(error))
                 raise
+            if ask.window:
+                self.read(ask.window)
             self._ended(job, started, "malformed" if reply.value is None else "ok")
             return reply
+
+    def model(self, role: str) -> Model:
+        """The model that answers calls of ``role``."""
+        return self.models.get(role) or self.models[""]
+
+    @property
+    def size(self) -> int:
+        """The document's length in tokens."""
+        return self.document.count(Span(0, self.document.size), self.tokenizer)
 
     def room(self, reply_tokens: int, role: str = "") -> int:
         """The tokens, as ``measure`` counts them, that a prompt may have beside a reply of ``reply_tokens``.

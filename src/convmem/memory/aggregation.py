@@ -1,0 +1,187 @@
+"""From memory to answers: a^(c) from q^(c), H and B (eq. 6), and A from Q and all (q^(c), a^(c)) (eq. 7).
+
+Passages are numbered in the prompt, and code turns the numbers that a reply names into citations: a model never writes
+a citation itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from convmem import prompts
+from convmem.core import CallFailed, Citation, ContextExceeded, Evidence, Malformed, Piece, Span, Stopped
+from convmem.memory.convolution import Note, fit
+from convmem.memory.decomposition import SubQuestion
+from convmem.memory.quoting import overlap, says_nothing
+from convmem.model.reply import read_json, repair_json
+from convmem.run import Ask, Reply, Run
+
+NOT_FOUND = "not found"
+FRAME_TOKENS = 40
+"""What a chat template, the tags around the passages and a server's own tokens may add to a prompt."""
+MOST_QUOTED = 2
+"""Sentences that one passage is narrowed to in a citation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An answer with what supports it. ``found`` is False where the memory had nothing; ``node`` is its call."""
+
+    question: str
+    text: str
+    found: bool
+    citations: tuple[Citation, ...] = ()
+    node: int | None = None
+
+
+async def answer_from(
+    summaries: Sequence[Note], direct: Sequence[Note], question: SubQuestion, run: Run, *, reply_tokens: int,
+    role: str = "sub_answer", window: Span | None = None,
+) -> Finding:  # fmt: skip
+    """The answer to a question from what was kept of the document (eq. 6).
+
+    ``summaries`` is H, ``direct`` the residual buffer B in passages. What the model has no room for is left out and
+    reported: B gives way before H, the least relevant first. ``window`` is what the call itself reads of the document.
+    """
+    template = prompts.load(role)
+    room = (
+        run.room(reply_tokens, role) - await run.count(template.system + template.user + question.text) - FRAME_TOKENS
+    )
+    while True:
+        kept = fit(summaries, room, "summaries beyond the answering prompt", run)
+        left = room - sum(note.tokens for note in kept)
+        kept += fit(direct, left, "direct evidence beyond the answering prompt", run)
+        if not kept:
+            return Finding(question.text, NOT_FOUND, False)
+        passages = [note.evidence for note in kept]
+        try:
+            reply = await run.call(
+                Ask(
+                    template=template,
+                    variables={"passages": numbered(passages), "question": question.text},
+                    parse=lambda text: _answer(read_json(text), "passages"),
+                    repair=lambda text: _answer(repair_json(text), "passages"),
+                    max_tokens=reply_tokens,
+                    schema=_schema("passages"),
+                    channel=question.id,
+                    window=window,
+                    parents=tuple(dict.fromkeys((*question.parents, *(n for note in kept for n in note.nodes)))),
+                    priority=(-1_000,),
+                    affinity=tuple(passage.piece for passage in passages),
+                    sample=question.sample,
+                    answering=True,
+                )
+            )
+            break
+        except ContextExceeded:
+            room = sum(note.tokens for note in kept) // 2
+        except (CallFailed, Stopped) as failure:
+            run.warn(f"The question “{question.text}” could not be answered: {failure}")
+            return Finding(question.text, NOT_FOUND, False)
+    text, numbers = _said(reply)
+    if not text:
+        return Finding(question.text, NOT_FOUND, False, node=reply.node)
+    used = [passages[n - 1] for n in dict.fromkeys(numbers) if 0 < n <= len(passages)]
+    citations = cite(f"{question.text} {text}", used or [_best(text, passages)], run)
+    return Finding(question.text, text, True, citations, reply.node)
+
+
+async def combine(question: str, findings: Sequence[Finding], run: Run, *, reply_tokens: int) -> Finding:
+    """A from Q and the sub-answers (eq. 7); the citations are those of the findings that it rests on."""
+    found = [finding for finding in findings if finding.found]
+    if not found:
+        return Finding(question, NOT_FOUND, False)
+    try:
+        reply = await run.call(
+            Ask(
+                template=prompts.load("answer"),
+                variables={"findings": _pairs(findings), "question": question},
+                parse=lambda text: _answer(read_json(text), "findings"),
+                repair=lambda text: _answer(repair_json(text), "findings"),
+                max_tokens=reply_tokens,
+                schema=_schema("findings"),
+                parents=tuple(f.node for f in findings if f.node is not None),
+                priority=(-1_001,),
+                answering=True,
+            )
+        )
+    except (CallFailed, ContextExceeded, Stopped) as failure:
+        run.warn(f"The sub-answers could not be combined ({failure}); the first is given.")
+        return Finding(question, found[0].text, True, found[0].citations, found[0].node)
+    text, numbers = _said(reply)
+    if not text:
+        return Finding(question, NOT_FOUND, False, node=reply.node)
+    used = [findings[n - 1] for n in numbers if 0 < n <= len(findings) and findings[n - 1].found] or found
+    citations = tuple(dict.fromkeys(citation for finding in used for citation in finding.citations))
+    return Finding(question, text, True, citations, reply.node)
+
+
+def numbered(evidence: Sequence[Evidence]) -> tuple[Piece, ...]:
+    """Passages for a prompt, numbered from 1."""
+    return tuple(piece for n, item in enumerate(evidence, 1) for piece in (f"[{n}] ", item.piece, "\n"))
+
+
+def cite(claim: str, evidence: Sequence[Evidence], run: Run) -> tuple[Citation, ...]:
+    """Citations for a claim: the document's own sentences, within each evidence's spans, that say most of it.
+
+    A paraphrase is never quoted: the sentences of its windows that it rests on are.
+    """
+    found: dict[Span, None] = {}
+    for item in evidence:
+        if item.origin == "quote":
+            found |= dict.fromkeys(item.spans)
+            continue
+        wanted = claim if item.origin == "raw" else f"{claim} {item.text}"
+        found |= dict.fromkeys(narrowed(wanted, item.spans, run))
+    spans = [span for span in found if not any(span != other and _within(span, other) for other in found)]
+    return tuple(Citation(span, run.document.text(span), run.document.locate(span)) for span in spans)
+
+
+def narrowed(claim: str, spans: Sequence[Span], run: Run) -> list[Span]:
+    """The one or two sentences within ``spans`` that share most with ``claim``, in the document's order."""
+    sentences = [sentence for span in dict.fromkeys(spans) for sentence in run.document.sentences(span)]
+    shares = overlap(claim, [run.document.text(sentence) for sentence in sentences])
+    ranked = sorted(range(len(sentences)), key=lambda i: (-shares[i], i))[:MOST_QUOTED]
+    best = [i for i in ranked if shares[i] > 0.6 * shares[ranked[0]]]
+    return sorted({sentences[i] for i in best})
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
+
+
+def _best(claim: str, evidence: Sequence[Evidence]) -> Evidence:
+    """The evidence that matches a claim best: what is cited where a reply names no passage that exists."""
+    shares = overlap(claim, [item.text for item in evidence])
+    return evidence[max(range(len(evidence)), key=shares.__getitem__)]
+
+
+def _pairs(findings: Sequence[Finding]) -> str:
+    return "\n".join(f"[{n}] {f.question}\nAnswer: {f.text}" for n, f in enumerate(findings, 1))
+
+
+def _said(reply: Reply[tuple[str, list[int]]]) -> tuple[str, list[int]]:
+    """The answer and the numbers it names; a reply that is no JSON is the answer itself. Empty where it has none."""
+    text, numbers = (reply.text.strip(), []) if reply.value is None else reply.value
+    return ("" if says_nothing(text) else text), numbers
+
+
+def _answer(value: Any, cited: str) -> tuple[str, list[int]]:
+    if not isinstance(value, dict) or not isinstance(value.get("answer", []), str | int | float | None):
+        raise Malformed("the reply has no answer")
+    numbers, said = value.get(cited), value["answer"]
+    text = ("yes" if said else "no") if isinstance(said, bool) else "" if said is None else str(said)
+    listed = numbers if isinstance(numbers, list) else [numbers]
+    return text.strip(), [int(n) for n in listed if isinstance(n, int) or (isinstance(n, str) and n.isdecimal())]
+
+
+def _schema(cited: str) -> dict[str, Any]:
+    numbers = {"type": "array", "items": {"type": "integer"}}
+    return {
+        "type": "object",
+        "properties": {cited: numbers, "answer": {"type": "string"}},
+        "required": [cited, "answer"],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,224 @@
+"""Recursive summarization, eq. (2) and (5): H is read again, window by window, until it fits one window.
+
+Works on a stream: a merge starts when the notes that it reads are there, not when the layer below has ended. Outputs
+keep the order of their windows, so that a run's result does not depend on which call came back first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+
+from convmem import prompts
+from convmem.core import CallFailed, ContextExceeded, Evidence, LayerStarted, Piece, ReplySlice, Stopped
+from convmem.memory.decomposition import SubQuestion
+from convmem.memory.quoting import bullets, overlap
+from convmem.run import Ask, Reply, Run
+
+SLACK = 1.5
+"""A reply may be this much longer by our count than its limit: the counts of two tokenizers differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A piece of evidence on its way up: its length in tokens, and the calls that it came from."""
+
+    evidence: Evidence
+    tokens: int
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What one window of a layer gave: ``read`` is the tokens that it advanced over, its stride."""
+
+    notes: tuple[Note, ...]
+    read: int
+
+    @property
+    def tokens(self) -> int:
+        return sum(note.tokens for note in self.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """How a layer slices what it reads, and how long its replies may be, in tokens. Layer 0 reads the document."""
+
+    number: int
+    window: int
+    stride: int
+    reply: int
+
+    def above(self, shrinkage: float, least: float) -> Layer:
+        """The layer that reads this one's output, which is shorter by ``shrinkage`` than what this one read.
+
+        Where that is less than ``least``, it is tighter: first S = W, then shorter replies (METHODS section 1, step 6).
+        """
+        number = self.number + 1
+        if shrinkage >= least:
+            return replace(self, number=number)
+        if self.stride < self.window:
+            return replace(self, number=number, stride=self.window)
+        return replace(self, number=number, reply=max(1, min(self.reply // 2, self.window // 4)))
+
+
+class Convolution:
+    """The layers above 0 of one channel. ``layer0`` is how the document was read; calls run as tasks of ``tasks``."""
+
+    def __init__(
+        self, question: SubQuestion, run: Run, tasks: asyncio.TaskGroup, layer0: Layer, *, max_layers: int,
+        min_shrink: float,
+    ) -> None:  # fmt: skip
+        self.question, self.run, self.tasks, self.layer0 = question, run, tasks, layer0
+        self.max_layers, self.min_shrink = max_layers, min_shrink
+
+    async def condense(self, outputs: AsyncIterator[Output], capacity: int) -> list[Note]:
+        """H^(L) of at most ``capacity`` tokens (as published W), in the document's order, from layer 0's outputs."""
+        layer = self.layer0
+        while True:
+            head: list[Output] = []
+            tokens = read = 0
+            async for output in outputs:
+                head.append(output)
+                tokens, read = tokens + output.tokens, read + output.read
+                if tokens > capacity:
+                    break
+            else:
+                return [note for output in head for note in output.notes]
+            outputs = _chain(head, outputs)
+            if layer.number + 1 >= self.max_layers:
+                notes = [note async for output in outputs for note in output.notes]
+                return fit(notes, capacity, f"summaries beyond layer {layer.number}", self.run)
+            layer = layer.above(1 - tokens / read, self.min_shrink)
+            outputs = self._merged(outputs, layer)
+
+    async def _merged(self, outputs: AsyncIterator[Output], layer: Layer) -> AsyncIterator[Output]:
+        """Conv(H^(l-1), K) of eq. (5): each slice is merged as soon as its notes are there; results in order."""
+        merges: asyncio.Queue[asyncio.Task[Output] | None] = asyncio.Queue()
+
+        async def issue() -> None:
+            async for index, notes, read in slices(outputs, layer.window, layer.stride):
+                self.run.emit(LayerStarted(layer.number, 1))
+                merges.put_nowait(self.tasks.create_task(self._merge(index, notes, read, layer)))
+            merges.put_nowait(None)
+
+        self.tasks.create_task(issue())
+        while (merge := await merges.get()) is not None:
+            yield await merge
+
+    async def _merge(self, index: int, notes: Sequence[Note], read: int, layer: Layer) -> Output:
+        """One call of the channel's kernel with the merge prompt; notes that can't be merged go up as they are."""
+        if not notes:
+            return Output((), read)
+        try:
+            reply = await self.run.call(
+                Ask(
+                    template=prompts.load("merge"),
+                    variables={"notes": listing([note.evidence for note in notes]), "question": self.question.text},
+                    parse=str,
+                    max_tokens=layer.reply,
+                    channel=self.question.id,
+                    layer=layer.number,
+                    parents=tuple(dict.fromkeys(node for note in notes for node in note.nodes)),
+                    priority=(-layer.number, index),
+                )
+            )
+        except ContextExceeded:
+            if len(notes) == 1:
+                return Output(tuple(notes), read)
+            middle = len(notes) // 2
+            halves = [await self._merge(index, half, 0, layer) for half in (notes[:middle], notes[middle:])]
+            return Output(halves[0].notes + halves[1].notes, read)
+        except (CallFailed, Stopped):
+            return Output(tuple(notes), read)
+        merged = _attributed(reply, notes, self.question)
+        return Output(await noted(merged, (reply.node,), layer.reply, self.run), read)
+
+
+async def noted(evidence: Sequence[Evidence], nodes: tuple[int, ...], limit: int, run: Run) -> tuple[Note, ...]:
+    """Evidence with its length; what goes beyond ``limit`` tokens (with `SLACK`) is left out and reported."""
+    kept, used, cut = [], 0, 0
+    for item in evidence:
+        tokens = await run.count(item.text) + 1
+        if used + tokens <= limit * SLACK:
+            kept.append(Note(item, tokens, nodes))
+            used += tokens
+        else:
+            cut += tokens
+    if cut:
+        run.cut("notes longer than the reply's limit", cut)
+    return tuple(kept)
+
+
+async def slices(
+    outputs: AsyncIterator[Output], window: int, stride: int
+) -> AsyncIterator[tuple[int, list[Note], int]]:
+    """The stream of notes in slices, as a document in windows: (index, notes, tokens advanced).
+
+    Slice j holds the notes that start in [jS, jS + W); the last one is the first that reaches the end.
+    """
+    held: deque[tuple[int, Note]] = deque()
+    index = position = 0
+    async for output in outputs:
+        for note in output.notes:
+            held.append((position, note))
+            position += note.tokens
+            while position > index * stride + window:
+                end = index * stride + window
+                yield index, [note for start, note in held if start < end], stride
+                index += 1
+                while held and held[0][0] < index * stride:
+                    held.popleft()
+    if held and (index == 0 or position > (index - 1) * stride + window):
+        yield index, [note for _, note in held], position - index * stride
+
+
+def fit(notes: Sequence[Note], capacity: int, what: str, run: Run) -> list[Note]:
+    """The notes that ``capacity`` tokens hold: the most relevant ones, in their order.
+
+    What is cut is reported, unless it was found irrelevant.
+    """
+    ranked = sorted(notes, key=lambda note: (-note.evidence.relevance, -(note.evidence.score or 0.0)))
+    kept, used, cut = set(), 0, 0
+    for note in ranked:
+        if used + note.tokens <= capacity:
+            kept.add(id(note))
+            used += note.tokens
+        elif note.evidence.relevance:
+            cut += note.tokens
+    if cut:
+        run.cut(what, cut)
+    return [note for note in notes if id(note) in kept]
+
+
+def listing(evidence: Sequence[Evidence]) -> tuple[Piece, ...]:
+    """A bullet list for a prompt."""
+    return tuple(piece for item in evidence for piece in ("- ", item.piece, "\n"))
+
+
+def _attributed(reply: Reply[str], notes: Sequence[Note], question: SubQuestion) -> list[Evidence]:
+    """Merged bullets with the spans and the highest r of the notes that they say again, by their shared terms."""
+    sources = [note.evidence for note in notes]
+    merged = []
+    for start, end in bullets(reply.text):
+        text = reply.text[start:end]
+        shares = overlap(text, [source.text for source in sources])
+        most = max(shares)
+        origins = [s for s, share in zip(sources, shares, strict=True) if share >= most / 2]
+        merged.append(
+            Evidence(
+                text, tuple(dict.fromkeys(span for s in origins for span in s.spans)), "paraphrase",
+                max(s.relevance for s in origins), max((s.score for s in origins if s.score is not None), default=None),
+                channel=question.id, piece=ReplySlice(reply.node, start, end),
+            )
+        )  # fmt: skip
+    return merged
+
+
+async def _chain(head: Sequence[Output], rest: AsyncIterator[Output]) -> AsyncIterator[Output]:
+    for output in head:
+        yield output
+    async for output in rest:
+        yield output

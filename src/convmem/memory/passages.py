@@ -1,0 +1,34 @@
+"""The document's own text as passages, short enough to be numbered in a prompt and cited one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from convmem.core import Evidence, Relevance, Span, Tokenizer
+from convmem.document import Document, Window, split
+from convmem.memory.convolution import Note
+
+PASSAGE_TOKENS = 200
+NUMBER_TOKENS = 6
+
+
+def passages(document: Document, span: Span, tokenizer: Tokenizer, relevance: Relevance = 1) -> list[Note]:
+    """The text of ``span`` in passages of at most 200 tokens, parted where paragraphs or sentences end."""
+    first = document.count(Span(0, span.start), tokenizer)
+    whole = Window(0, (first, first + document.count(span, tokenizer)), span)
+    return [
+        Note(
+            Evidence(document.text(window.span), (window.span,), "raw", relevance, piece=window.span),
+            window.tokens[1] - window.tokens[0] + NUMBER_TOKENS,
+            (),
+        )
+        for window in _halved(document, tokenizer, whole)
+    ]
+
+
+def _halved(document: Document, tokenizer: Tokenizer, window: Window) -> Iterator[Window]:
+    if window.tokens[1] - window.tokens[0] <= PASSAGE_TOKENS or window.span.size < 2:
+        yield window
+    else:
+        for half in split(document, tokenizer, window):
+            yield from _halved(document, tokenizer, half)

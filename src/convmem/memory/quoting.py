@@ -1,0 +1,78 @@
+"""Finding a model's words in the text that it read: bullets in a reply, quotes in a window, sentences for a claim.
+
+Knows one text at a time; a window's span is known before anything is looked for in it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+_BULLET = re.compile(r"^[ \t]*(?:[-*•‣–—·]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
+_NOTHING = re.compile(r"\W*(?:none|nothing(?: relevant)?|n/?a|not found|no relevant \w+)?\W*", re.IGNORECASE)
+_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+def says_nothing(text: str) -> bool:
+    """Whether a note is the marker for "nothing here", or empty."""
+    return _NOTHING.fullmatch(text) is not None
+
+
+def bullets(text: str) -> list[tuple[int, int]]:
+    """The intervals of the notes in a bullet list, markers and surrounding white space left out.
+
+    A line without a marker continues the bullet before it; text that has no marker at all is one note a line.
+    """
+    starts = [m.start() for m in _BULLET.finditer(text)] or [m.start() for m in re.finditer("^", text, re.MULTILINE)]
+    if text[: starts[0]].strip():
+        starts.insert(0, 0)
+    found = []
+    for start, end in pairwise([*starts, len(text)]):
+        marker = _BULLET.match(text, start)
+        first = marker.end() if marker else start
+        note = text[first:end]
+        if not says_nothing(note):
+            left = first + len(note) - len(note.lstrip())
+            found.append((left, left + len(note.strip())))
+    return found
+
+
+def locate(quote: str, text: str) -> tuple[int, int] | None:
+    """Where ``quote`` stands in ``text``, or None. Case, white space and outer punctuation may differ."""
+    words = quote.strip().strip("\"'“”‘’«»….").split()
+    if not words:
+        return None
+    exact = " ".join(words)
+    if (at := text.find(exact)) >= 0:
+        return at, at + len(exact)
+    found = (
+        re.search(r"\s*".join(re.escape(c) for c in "".join(words)), text, re.IGNORECASE) if len(exact) < 4000 else None
+    )
+    return found.span() if found else None
+
+
+def terms(text: str) -> list[str]:
+    """Words in lower case; for scripts without spaces, pairs of neighbouring characters."""
+    found: list[str] = []
+    for word in _WORD.findall(text.casefold()):
+        if _UNSPACED.search(word):
+            found.extend(word[i : i + 2] for i in range(max(1, len(word) - 1)))
+        else:
+            found.append(word)
+    return found
+
+
+def overlap(claim: str, texts: Sequence[str]) -> list[float]:
+    """For each text, the share of ``claim``'s terms that it holds, in [0, 1]; a term counts by its rarity in ``texts``."""
+    wanted = set(terms(claim))
+    held = [wanted & set(terms(text)) for text in texts]
+    frequency = Counter(term for terms_ in held for term in terms_)
+    weight = {term: math.log(1 + (len(texts) + 1) / (1 + frequency[term])) for term in wanted}
+    total = sum(weight.values())
+    return [sum(weight[t] for t in held_) / total if total else 0.0 for held_ in held]

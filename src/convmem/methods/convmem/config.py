@@ -1,0 +1,150 @@
+"""Every mechanism, number and decision of ConvMem as one field each (METHODS sections 1 and 2)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from convmem.methods.base import MethodConfig
+
+OVER_SCANNING = 5
+PROMPT_TOKENS = 400
+"""What a prompt may need besides the text that it is about, in tokens: instructions and questions of usual length."""
+LEAST_WINDOW = 64
+SCORE_WINDOW = 300
+BUFFER_OF_WINDOWS = 1_500
+QUOTE_WINDOW = 4_000
+
+
+class Config(MethodConfig):
+    """Settings of ConvMem; without a preset, those of the paper.
+
+    ``kernel``, ``relevance``, ``evidence`` and ``window`` may be None: chosen for the model when the run starts, as
+    preset ``lean`` does.
+    """
+
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {},
+        "lean": {
+            "temperature": 0.0,
+            "top_p": 1.0,
+            "window": None,
+            "kernel": None,
+            "relevance": None,
+            "evidence": None,
+            "overlap": "boundary",
+            "filter": True,
+            "one_call_tokens": 8_000,
+        },
+    }
+
+    window: int | None = Field(8_000, ge=1)
+    """W, tokens of a window (kernel size, section 2.1, table 2). None: by the kernel, 300 for `score`, else 4,000."""
+    stride: int | None = Field(None, ge=1)
+    """S, tokens from one window's start to the next (section 2.3.1). None: W/5, five views of every token, as
+    published. Where windows end at boundaries, it counts in the layers above 0 only."""
+    c_max: int = Field(5, ge=1, le=20)
+    """C_max, the most sub-questions (5 in section B.2 of the paper, 10 in its table 2)."""
+    decompose: Literal["sub_questions", "off", "repeat"] = "sub_questions"
+    """Multi-kernel convolution (section 2.3.3): a channel for each sub-question; `off`: one channel with Q; `repeat`:
+    as many channels as there would be, all with Q (a control for the extra scans)."""
+    expected_channels: int = Field(3, ge=1)
+    """C as assumed by an estimate, before the question is decomposed."""
+    kernel: Literal["split", "fused", "joint", "score"] | None = "split"
+    """The form of eq. (1): relevance and summary in two calls; in one; in one for all channels; relevance alone by Yes
+    or No. None: `score` where the model gives log-probabilities, else `joint`."""
+    relevance: Literal["json", "logprob"] | None = "json"
+    """r as a JSON value, or from the log-probabilities of a one-token reply. None: `logprob` for `score`, else
+    `json`."""
+    relevance_background: float = Field(0.1, ge=0, le=1)
+    """Probability of relevance from which r is 1, for `logprob`."""
+    relevance_direct: float = Field(0.5, ge=0, le=1)
+    """Probability of relevance from which r is 2, for `logprob`."""
+    evidence: Literal["summary", "quotes", "windows"] | None = "summary"
+    """h: bullets in the model's words; verbatim quotes with their spans; or the windows' own text, the most relevant
+    ones that `buffer_tokens` hold. None: `windows` for `score`, else `quotes`."""
+    overlap: Literal["stride", "boundary"] = "stride"
+    """Windows that start every S tokens, or that end at a paragraph or sentence and repeat only what straddles."""
+    filter: bool = False
+    """Windows with r = 0 leave the tree: their notes go no further, and `split` does not ask for them. With `windows`,
+    the ranking decides instead."""
+    keep_empty: bool = False
+    """Whether the marker of a window without notes stays in H."""
+    summary_tokens: int = Field(1_000, ge=1)
+    """The longest summary of one window, in tokens."""
+    skip: Literal["on", "off", "matched"] = "on"
+    """Skip connections (section 2.3.2). `matched`: off, with as much more room for summaries as the windows would take
+    (a control for the extra text)."""
+    buffer_tokens: int | None = Field(None, ge=0)
+    """Capacity of the residual buffer B, in tokens. None: W; for `windows` 1,500."""
+    max_layers: int = Field(8, ge=1)
+    """The most layers, layer 0 included; what is too long after the last is cut from the least relevant end."""
+    min_shrink: float = Field(0.1, ge=0, lt=1)
+    """A layer that shrinks its input by less is followed by a tighter one: S = W, then shorter replies."""
+    answer_tokens: int = Field(300, ge=1)
+    """The longest sub-answer and the longest answer, in tokens."""
+    one_call_tokens: int = Field(0, ge=0)
+    """A document of at most so many tokens, and that fits the model's context, is read in one call; 0: never."""
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        if self.window and self.stride and self.stride > self.window:
+            raise ValueError(
+                f"the stride ({self.stride}) may not exceed the window ({self.window}): text would be missed"
+            )
+        if self.relevance_background > self.relevance_direct:
+            raise ValueError("relevance_background may not exceed relevance_direct")
+        if self.kernel == "score" and self.evidence in ("summary", "quotes"):
+            raise ValueError(f"kernel 'score' writes nothing, so evidence can't be {self.evidence!r}; use 'windows'")
+        if self.kernel not in ("score", None) and self.evidence == "windows":
+            raise ValueError(f"evidence 'windows' goes with kernel 'score', not {self.kernel!r}")
+        if self.kernel in ("fused", "joint") and self.relevance == "logprob":
+            raise ValueError(
+                f"relevance 'logprob' needs a reply of one token: kernel 'split' or 'score', not {self.kernel!r}"
+            )
+        return self
+
+    def settled(self, *, logprobs: bool, room: int | None) -> Settled:
+        """With everything chosen for a model. ``room``: prompt tokens that it takes beside a summary, None if unknown.
+
+        A window that the model has no room for is narrowed, and the stride with it.
+        """
+        kernel = self.kernel or ("score" if logprobs and self.evidence in (None, "windows") else "joint")
+        evidence = self.evidence or ("windows" if kernel == "score" else "quotes")
+        wanted = self.window or (SCORE_WINDOW if kernel == "score" else QUOTE_WINDOW)
+        window = wanted if room is None else max(LEAST_WINDOW, min(wanted, room - PROMPT_TOKENS))
+        stride = max(1, (self.stride or wanted // OVER_SCANNING) * window // wanted)
+        buffer = BUFFER_OF_WINDOWS if evidence == "windows" else window
+        return Settled.model_validate(
+            self.model_dump()
+            | {
+                "kernel": kernel,
+                "relevance": self.relevance or ("logprob" if kernel == "score" else "json"),
+                "evidence": evidence,
+                "window": window,
+                "stride": min(stride, window),
+                "buffer_tokens": buffer if self.buffer_tokens is None else self.buffer_tokens,
+            }
+        )
+
+
+class Settled(Config):
+    """A configuration in which everything has been chosen."""
+
+    window: int
+    stride: int
+    kernel: Literal["split", "fused", "joint", "score"]
+    relevance: Literal["json", "logprob"]
+    evidence: Literal["summary", "quotes", "windows"]
+    buffer_tokens: int
+
+    @property
+    def filters(self) -> bool:
+        """Whether windows with r = 0 leave the tree; where h is the windows' own text, the ranking decides instead."""
+        return self.filter and self.evidence != "windows"
+
+    @property
+    def note_tokens(self) -> int:
+        """The longest h of one window, in tokens."""
+        return max(self.summary_tokens, self.window) if self.evidence == "windows" else self.summary_tokens
