@@ -123,6 +123,7 @@ class Convolution:
                     layer=layer.number,
                     parents=tuple(dict.fromkeys(node for note in notes for node in note.nodes)),
                     priority=(-layer.number, index),
+                    sample=self.question.sample,
                 )
             )
         except ContextExceeded:

@@ -69,7 +69,7 @@ def terms(text: str) -> list[str]:
 
 
 def overlap(claim: str, texts: Sequence[str]) -> list[float]:
-    """For each text, the share of ``claim``'s terms that it holds, in [0, 1]; a term counts by its rarity in ``texts``."""
+    """For each text, the share of ``claim``'s terms that it holds, from 0 to 1; rare terms count for more."""
     wanted = set(terms(claim))
     held = [wanted & set(terms(text)) for text in texts]
     frequency = Counter(term for terms_ in held for term in terms_)
