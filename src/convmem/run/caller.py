@@ -5,9 +5,12 @@ Knows one model and what the run has learned of it; knows nothing of methods, ev
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from convmem.core import (
     BudgetExhausted,
@@ -86,6 +89,8 @@ class Caller:
         self._accounts = accounts
         self._answered = False
         self._given_up = 0
+        self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._fatal: Fatal | None = None
 
     async def answer(self, job: Job[T]) -> Reply[T]:
         """Ask until a reply can be read, then repair the last one. Raises what ``Run.call`` raises."""
@@ -107,15 +112,19 @@ class Caller:
 
     async def _attempt(self, job: Job[T], attempt: int) -> Completion:
         """One reply, from the cache or the model; good or malformed, it is stored."""
-        if job.ticket.limited and (stored := self._stored(job, self._call(job.ask, attempt))):
-            return stored  # costs nothing, so it needs no room
         tries = self._settings.retries + 1 - attempt
-        await job.ticket.admit(self.gate.reserve(job.measured) + job.ask.max_tokens, tries)
-        async with self._scheduler.slot(job.node, job.ask.priority, job.ask.affinity) as slot:
+        async with AsyncExitStack() as held:
+            if job.ticket.limited:  # what is stored costs nothing, so it needs no room
+                if stored := await self._stored(job, self._call(job.ask, attempt), held):
+                    return stored
+            await job.ticket.admit(self.gate.reserve(job.measured) + job.ask.max_tokens, tries)
+            slot = await held.enter_async_context(self._scheduler.slot(job.node, job.ask.priority, job.ask.affinity))
             call = self._call(job.ask, attempt)
-            if stored := self._stored(job, call):
+            if not job.ticket.limited and (stored := await self._stored(job, call, held)):
                 return stored
             self.gate.check(job.measured, job.ask.max_tokens)
+            if self._fatal:
+                raise self._fatal
             job.sent()
             completion = await self._send(job, call)
             slot.used = True
@@ -134,9 +143,10 @@ class Caller:
             attempt=attempt,
         )
 
-    def _stored(self, job: Job[T], call: Call) -> Completion | None:
-        """The stored reply to ``call``, if there is one."""
+    async def _stored(self, job: Job[T], call: Call, held: AsyncExitStack) -> Completion | None:
+        """The stored reply to ``call``, if there is one. Equal calls take turns, so that the later finds the earlier's."""
         job.key = self._cache.key(self._settings.namespace, self._model.identity, call)
+        await held.enter_async_context(self._alone.setdefault(job.key, asyncio.Lock()))
         completion = self._cache.get(job.key)
         job.replayed = completion is not None
         if completion:
@@ -158,7 +168,11 @@ class Caller:
             self._given_up += isinstance(error.__cause__, Transient)
             if not self._answered and self._given_up >= _GIVEN_UP:
                 message = f"The model answers no call; start its server or check --model. Last error: {error.__cause__}"
-                raise Fatal(message) from error
+                self._fatal = Fatal(message)
+                raise self._fatal from error
+            raise
+        except Fatal as error:
+            self._fatal = error
             raise
         self._answered = True
         return completion

@@ -21,6 +21,7 @@ MESSAGE_TOKENS = 16
 
 _LONGEST_KEPT = 4_000
 _KEPT = 4_096
+_REPLIES_KEPT = 64
 
 P = ParamSpec("P")
 
@@ -34,6 +35,7 @@ class Texts:
         self._document = document
         self._cache = cache
         self._trace = trace
+        self._reply = lru_cache(_REPLIES_KEPT)(self._find_reply)
 
     def of(self, piece: Piece) -> str:
         """The text of ``piece``. Raises CallFailed for a slice of a reply that is not stored."""
@@ -43,17 +45,20 @@ class Texts:
             case Span():
                 return self._document.text(piece)
             case ReplySlice(node, start, end):
-                key = self._trace[node].key
-                completion = self._cache.get(key) if key else None
-                if completion is None:
-                    raise CallFailed("A reply that the call builds on is gone from the cache.")
-                return completion.text[start:end]
+                return self._reply(node)[start:end]
 
     def fill(self, variables: Variables) -> dict[str, str]:
         """Every variable as text."""
         return {
             name: value if isinstance(value, str) else "".join(map(self.of, value)) for name, value in variables.items()
         }
+
+    def _find_reply(self, node: int) -> str:
+        key = self._trace[node].key
+        completion = self._cache.get(key) if key else None
+        if completion is None:
+            raise CallFailed("A reply that the call builds on is gone from the cache; run again to ask for it anew.")
+        return completion.text
 
 
 class Meter:
