@@ -205,3 +205,15 @@ def test_a_server_without_usage_is_charged_by_measure():
     total = simulate(main())
     assert total.prompt_tokens >= prompt_tokens(model.calls[0])
     assert total.completion_tokens == 3
+
+
+def test_equal_calls_are_paid_for_once():
+    model = ScriptedModel(slots=4)
+
+    async def main():
+        run = make_run(model, budget=400)
+        replies = await asyncio.gather(*(run.call(ask()) for _ in range(6)))
+        return [reply.cached for reply in replies]
+
+    assert simulate(main()) == [False] + [True] * 5
+    assert len(model.calls) == 1

@@ -129,8 +129,6 @@ class Ticket:
 
         Raises BudgetExhausted where there is none, and the call is over.
         """
-        if not self.limited:
-            return
         if self.decision:
             self.budget._again.append(self)
         self.decision = asyncio.get_running_loop().create_future()

@@ -94,7 +94,6 @@ class Caller:
 
     async def answer(self, job: Job[T]) -> Reply[T]:
         """Ask until a reply can be read, then repair the last one. Raises what ``Run.call`` raises."""
-        job.measured = await self.meter.measure(job.ask.template, job.ask.variables)
         completion: Completion | None = None
         for attempt in range(self._settings.retries + 1):
             try:
@@ -112,23 +111,30 @@ class Caller:
 
     async def _attempt(self, job: Job[T], attempt: int) -> Completion:
         """One reply, from the cache or the model; good or malformed, it is stored."""
-        tries = self._settings.retries + 1 - attempt
+        ask, limited = job.ask, job.ticket.limited
         async with AsyncExitStack() as held:
-            if job.ticket.limited:  # what is stored costs nothing, so it needs no room
-                if stored := await self._stored(job, self._call(job.ask, attempt), held):
+            if limited:  # what is stored costs nothing, so it is looked for before there is room
+                if stored := await self._stored(job, self._call(ask, attempt), held):
                     return stored
-            await job.ticket.admit(self.gate.reserve(job.measured) + job.ask.max_tokens, tries)
-            slot = await held.enter_async_context(self._scheduler.slot(job.node, job.ask.priority, job.ask.affinity))
-            call = self._call(job.ask, attempt)
-            if not job.ticket.limited and (stored := await self._stored(job, call, held)):
+                tries = self._settings.retries + 1 - attempt
+                await job.ticket.admit(self.gate.reserve(await self._measure(job)) + ask.max_tokens, tries)
+            slot = await held.enter_async_context(self._scheduler.slot(job.node, ask.priority, ask.affinity))
+            call = self._call(ask, attempt)
+            if not limited and (stored := await self._stored(job, call, held)):
                 return stored
-            self.gate.check(job.measured, job.ask.max_tokens)
+            self.gate.check(await self._measure(job), ask.max_tokens)
             if self._fatal:
                 raise self._fatal
             job.sent()
             completion = await self._send(job, call)
             slot.used = True
             return await self._received(job, call, completion)
+
+    async def _measure(self, job: Job[T]) -> int:
+        """The prompt's tokens, measured once."""
+        if not job.measured:
+            job.measured = await self.meter.measure(job.ask.template, job.ask.variables)
+        return job.measured
 
     def _call(self, ask: Ask[T], attempt: int) -> Call:
         """The call with every text in its place."""
@@ -144,7 +150,10 @@ class Caller:
         )
 
     async def _stored(self, job: Job[T], call: Call, held: AsyncExitStack) -> Completion | None:
-        """The stored reply to ``call``, if there is one. Equal calls take turns, so that the later finds the earlier's."""
+        """The stored reply to ``call``, if there is one.
+
+        Equal calls take turns, in the order of issue where a budget counts them, so that one finds the other's reply.
+        """
         job.key = self._cache.key(self._settings.namespace, self._model.identity, call)
         await held.enter_async_context(self._alone.setdefault(job.key, asyncio.Lock()))
         completion = self._cache.get(job.key)
