@@ -18,9 +18,10 @@ _EDGES = ' \t\r\n*_`"“”:'
 def extract(reply: str) -> str:
     r"""The answer in ``reply``, empty where there is none.
 
-    Reasoning in think tags is removed, an unopened one from the start, an unfinished one to the end. Then the first of these that is there, each time
-    its last occurrence: ``\boxed{…}`` (unfinished: to the end), an answer tag, what follows "the answer is" or
-    "Answer:" on its line or the next; else the whole reply. Markdown and quotation marks around it are removed.
+    Reasoning in think tags is removed, an unopened one from the start, an unfinished one to the end. Then comes the
+    first of these that is there, each time its last occurrence: ``\boxed{…}`` (unfinished: to the end), an answer tag,
+    what follows "the answer is" or "Answer:" on its line or the next; else the whole reply. Markdown and quotation
+    marks around it are removed.
     """
     text = _THINKING.sub("", reply).rpartition("</think>")[2].strip()
     for find in (_boxed, _tagged, _phrased):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from convmem.core import Malformed
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
-_CLOSED = frozenset({"yes", "no", "noanswer"})
+CLOSED = frozenset({"yes", "no", "noanswer"})
 
 
 def normalize(text: str) -> str:
@@ -47,7 +47,7 @@ def score(prediction: str, references: Sequence[str]) -> Scores:
 
 def _f1(said: str, meant: str) -> float:
     """Overlap of tokens; yes, no and noanswer earn it only where the two are equal (HotpotQA)."""
-    if said != meant and (said in _CLOSED or meant in _CLOSED):
+    if said != meant and (said in CLOSED or meant in CLOSED):
         return 0.0
     a, b = said.split(), meant.split()
     shared = (Counter(a) & Counter(b)).total()

@@ -128,22 +128,24 @@ def _resampled(table: Values, seed: int) -> Values:
     rng = np.random.default_rng(seed)
     size = max(1, _BLOCK // count)
     blocks = [min(size, RESAMPLES - start) for start in range(0, RESAMPLES, size)]
-    return np.concatenate([_weigh(table, rng.multinomial(count, [1 / count] * count, block)) for block in blocks])
+    drawn = (rng.multinomial(count, [1 / count] * count, block).astype(np.float64) for block in blocks)
+    return np.concatenate([_weigh(table, times) for times in drawn])
 
 
-def _weigh(table: Values, weights: NDArray[np.float64] | NDArray[np.int64]) -> Values:
+def _weigh(table: Values, weights: Values) -> Values:
     """The mean over columns of their weighted means over rows; a column without any available row is left out."""
     means = _column_means(table, weights)
     known = ~np.isnan(means)
     total = np.where(known, means, 0).sum(axis=1)
-    out: Values = np.full(len(total), np.nan)
-    return np.divide(total, known.sum(axis=1), out=out, where=known.any(axis=1))
+    out = np.full(len(total), np.nan)
+    averages: Values = np.divide(total, known.sum(axis=1), out=out, where=known.any(axis=1))
+    return averages
 
 
-def _column_means(table: Values, weights: NDArray[np.float64] | NDArray[np.int64]) -> Values:
+def _column_means(table: Values, weights: Values) -> Values:
     """(weights' rows, columns): weighted means over the table's rows, NaN where only NaN has weight."""
     known = ~np.isnan(table)
-    total = weights @ np.where(known, table, 0)
-    weight = weights @ known.astype(np.float64)
-    out: Values = np.full(weight.shape, np.nan)
-    return np.divide(total, weight, out=out, where=weight > 0)
+    total: Values = weights @ np.where(known, table, 0)
+    weight: Values = weights @ known.astype(np.float64)
+    means: Values = np.divide(total, weight, out=np.full(weight.shape, np.nan), where=weight > 0)
+    return means
