@@ -9,10 +9,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 _BULLET = re.compile(r"^[ \t]*(?:[-*•‣–—·]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
-_NOTHING = re.compile(r"\W*(?:none|nothing(?: relevant)?|n/?a|not found|no relevant \w+)?\W*", re.IGNORECASE)
+_NOTHING = re.compile(r"(?:none|nothing(?: relevant)?|n ?a|not found|no relevant \w+)?", re.IGNORECASE)
+_LONGEST_NOTHING = 4
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -21,7 +22,8 @@ _UNSPACED = re.compile(
 
 def says_nothing(text: str) -> bool:
     """Whether a note is the marker for "nothing here", or empty."""
-    return _NOTHING.fullmatch(text) is not None
+    words = [match[0] for match in islice(re.finditer(r"\w+", text), _LONGEST_NOTHING)]
+    return _NOTHING.fullmatch(" ".join(words)) is not None
 
 
 def bullets(text: str) -> list[tuple[int, int]]:
@@ -51,10 +53,17 @@ def locate(quote: str, text: str) -> tuple[int, int] | None:
     exact = " ".join(words)
     if (at := text.find(exact)) >= 0:
         return at, at + len(exact)
-    found = (
-        re.search(r"\s*".join(re.escape(c) for c in "".join(words)), text, re.IGNORECASE) if len(exact) < 4000 else None
-    )
-    return found.span() if found else None
+    flat, sought = "".join(_lower(text).split()), "".join(_lower(exact).split())
+    if (at := flat.find(sought)) < 0:
+        return None
+    places = [match.start() for match in re.finditer(r"\S", text)]
+    return places[at], places[at + len(sought) - 1] + 1
+
+
+def _lower(text: str) -> str:
+    """``text`` in lower case, character for character: the few that would become two stay as they are."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else "".join(c if len(c.lower()) > 1 else c.lower() for c in text)
 
 
 def terms(text: str) -> list[str]:
