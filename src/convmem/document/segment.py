@@ -18,12 +18,13 @@ REACH = 1_000
 _CLOSING = r"""["'”’»)\]*_]{0,4}"""
 _SENTENCE = re.compile(
     rf"""
-      (?P<stop> [.!?…]{{1,8}} {_CLOSING} ) (?= \s | \Z )
-    | [。！？｡]{{1,8}} [”’」』）】〉》)"]{{0,4}}
-    | [।॥።؟۔] {_CLOSING}
-    | (?P<line> \n )
-    | (?<= [\u0e01-\u0e4e] ) (?= [ ]{{1,4}} [\u0e01-\u0e4e] )  # Thai: a space ends a phrase or sentence
-    """,
+    [.!?…。！？｡।॥؟۔\n\ ]  # one set first, which is what the engine searches fast for
+    (?: (?<= [.!?…] ) [.!?…]{{0,7}} {_CLOSING} (?= \s | \Z )
+      | (?<= [。！？｡] ) [。！？｡]{{0,7}} [”’」』）】〉》)"]{{0,4}}
+      | (?<= [।॥؟۔] ) {_CLOSING}
+      | (?<= \n )
+      | (?<= [\u0e01-\u0e4e]\  ) (?= \ {{0,3}} [\u0e01-\u0e4e] )  # Thai: a space ends a phrase or sentence
+    )""",
     re.VERBOSE,
 )
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n\s{0,64}")
@@ -60,14 +61,15 @@ def sentences(text: str, start: int, end: int) -> Iterator[Span]:
 def boundaries(text: str, start: int, end: int) -> Iterator[int]:
     """The boundaries in ``(start, end)``, rising."""
     for match in _SENTENCE.finditer(text, start, min(end + _LOOKAHEAD, len(text))):
-        if match.end() >= end:
+        at, mark = match.end(), text[match.start()]
+        if at >= end:
             return
-        if match.end() > start and (
-            _line_is_last(text, match.start())
-            if match["line"]
-            else match["stop"] is None or _stop_is_last(text, match.start(), match.end())
-        ):
-            yield match.end()
+        if mark == "\n":
+            last = _line_is_last(text, match.start())
+        else:
+            last = mark not in ".!?…" or _stop_is_last(text, match.start(), at)
+        if last and at > start:
+            yield at
 
 
 def sentence_start(text: str, at: int) -> int:

@@ -64,8 +64,7 @@ class VocabularyTokenizer:
             for piece, encoding in zip(
                 batch, self._pipeline.encode_batch(batch, add_special_tokens=False), strict=True
             ):
-                if encoding.offsets:
-                    starts.append(np.array(encoding.offsets, np.uint32)[:, 0] + np.uint32(base))
+                starts.append(np.fromiter((start + base for start, _ in encoding.offsets), np.uint32))
                 base += len(piece)
         joined = np.concatenate(starts)
         if text and not joined.size:

@@ -103,11 +103,11 @@ def boundary_windows(document: Document, tokenizer: Tokenizer, window: int) -> W
         else:
             low = int(offsets[first + window // 2])
             end, whole = _cut(document, max(low, start), max(int(offsets[last]), start + 1))
-            last = int(np.searchsorted(offsets, end))
+            last = _first_token(offsets, end)
         tokens.append((first, last))
         spans.append((start, end))
         start = end if whole else _overlapping(document, start, end, int(offsets[max(last - window // 8, first)]))
-        first = int(np.searchsorted(offsets, start))
+        first = _first_token(offsets, start)
     return Windows(np.array(tokens, np.uint32), np.array(spans, np.uint32))
 
 
@@ -124,7 +124,7 @@ def split(document: Document, tokenizer: Tokenizer, window: Window) -> tuple[Win
     middle = min(max(int(offsets[(first + last) // 2]), start + 1), end - 1)
     spread = min(middle - start, end - middle) // 2
     at, _ = _cut(document, middle - spread, middle + spread)
-    token = int(np.searchsorted(offsets, at))
+    token = _first_token(offsets, at)
     return Window(window.index, (first, token), Span(start, at)), Window(window.index, (token, last), Span(at, end))
 
 
@@ -142,3 +142,8 @@ def _overlapping(document: Document, start: int, end: int, earliest: int) -> int
     if sentence < earliest:
         sentence = earliest + document.text(Span(earliest, end)).find(" ") + 1
     return min(max(sentence, start + 1), end)
+
+
+def _first_token(offsets: NDArray[np.uint32], at: int) -> int:
+    """The first token that starts at character ``at`` or later."""
+    return int(np.searchsorted(offsets, np.uint32(at)))  # any other type would have the whole array converted
