@@ -17,6 +17,7 @@ from convmem.core import (
     CallFailed,
     ContextExceeded,
     Evidence,
+    EvidenceFound,
     Malformed,
     Relevance,
     ReplySlice,
@@ -76,6 +77,9 @@ async def read(kernel: Kernel, window: Window, questions: Sequence[SubQuestion],
         for node in reading.nodes:
             run.trace.mark(node, reading.r, reading.score)
         run.emit(WindowRead(0, reading.channel, window.span, reading.r, reading.score))
+        if reading.r:
+            for found in reading.h:
+                run.emit(EvidenceFound(found))
     return readings
 
 

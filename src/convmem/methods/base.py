@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from convmem.core import (
     Answer,
+    BestAnswer,
     ConvMemError,
     Coverage,
     Done,
@@ -160,6 +161,7 @@ class Method(ABC, Generic[C]):
 
         Raises ConvMemError where nothing of the document was read.
         """
+        run.emit(BestAnswer(final.text))
         coverage = run.coverage(windows)
         if not coverage.read_tokens:
             raise ConvMemError(_nothing_read(coverage, run))
