@@ -48,6 +48,7 @@ from convmem.trace.trace import Node, Trace
 _NODES = TypeAdapter(list[Node])
 _ANSWER = TypeAdapter(Answer | None)
 _ANSWER.rebuild(_types_namespace={"Plan": Plan})
+_SCRIPTS = ("text.js", "data.js", "document.js", "tree.js", "call.js", "report.js")
 _FENCED = re.compile(r"\{\{<(\w+)>\}\}")
 
 
@@ -142,7 +143,7 @@ def to_html(data: Mapping[str, Any]) -> bytes:
 
     The data is compressed, so that the page is smaller than what it shows; scripts and styles run by their hash alone.
     """
-    page, style, script = (_asset(name) for name in ("page.html", "page.css", "page.js"))
+    page, style, script = _asset("page.html"), _asset("page.css"), "".join(map(_asset, _SCRIPTS))
     title = "".join(c if c.isprintable() else " " for c in data["question"])
     parts = {
         "title": html.escape(title),
@@ -155,7 +156,7 @@ def to_html(data: Mapping[str, Any]) -> bytes:
 
 
 def _asset(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text("utf-8")
+    return resources.files(__package__).joinpath("page", name).read_text("utf-8")
 
 
 def _digest(text: str) -> str:

@@ -110,16 +110,14 @@ class Recorded:
         )
         return node
 
-    def prompt(self, node: int) -> str:
-        """The node's messages as Python renders them, one behind another."""
+    def messages(self, node: int) -> list[str]:
+        """The node's messages as the prompts render them."""
         entry = self.trace[node]
         variables = {name: "".join(map(self._text, pieces)) for name, pieces in entry.variables.items()}
-        return "".join(m.content for m in self.templates[entry.template].render(variables))
+        return [message.content for message in self.templates[entry.template].render(variables)]
 
     def export(self) -> dict[str, Any]:
-        return to_json(
-            self.trace, self.document, replies=self.replies.get, templates=self.templates, fence=fence
-        )
+        return to_json(self.trace, self.document, replies=self.replies.get, templates=self.templates, fence=fence)
 
     def _text(self, piece: Piece) -> str:
         if isinstance(piece, str):
@@ -186,22 +184,26 @@ def read(
             run.now += draw.uniform(0.1, 0.4)
             holds = [s for s in spots if span.start <= s.start and s.end <= span.end]
             near = any(span.overlaps(Span(max(s.start - window, 0), s.end + window)) for s in spots)
-            relevance = 2 if holds else 1 if near and draw.random() < 0.7 or draw.random() < 0.06 else 0
+            relevance = 2 if holds else 1 if (near and draw.random() < 0.7) or draw.random() < 0.06 else 0
             common: dict[str, Any] = {"channel": channel, "window": span, "parents": (plan,)}
             pieces: dict[str, str | Sequence[Piece]] = {"window": (span,), "question": sub_question}
             if number == 1 and index in failed:
                 run.call("relevance", pieces, None, **common, seconds=30.0)
-                lost.append(FailedWindow(span, locate(document, span), "relevance", channel, "the server did not reply"))
+                lost.append(
+                    FailedWindow(span, locate(document, span), "relevance", channel, "the server did not reply")
+                )
                 continue
             broken = number == 1 and index in malformed
             reply = "It seems to help a little." if broken else json.dumps({"relevance": relevance})
             relevance = 1 if broken else relevance
-            run.call("relevance", pieces, reply, **common, relevance=relevance, malformed=broken, cached=index % 40 == 7)
-            bullets = [f"- {text[s.start : s.end]}" for s in holds] or ["- " + text[span.start :][:160].replace("\n", " ")]
-            note = "\n".join(bullets) if relevance else "NONE"
-            node = run.call(
-                "summarize", pieces, note, **common, relevance=relevance, seconds=draw.uniform(1, 6)
+            run.call(
+                "relevance", pieces, reply, **common, relevance=relevance, malformed=broken, cached=index % 40 == 7
             )
+            bullets = [f"- {text[s.start : s.end]}" for s in holds] or [
+                "- " + text[span.start :][:160].replace("\n", " ")
+            ]
+            note = "\n".join(bullets) if relevance else "NONE"
+            node = run.call("summarize", pieces, note, **common, relevance=relevance, seconds=draw.uniform(1, 6))
             if relevance:
                 notes.append((node, len(note)))
         layer = 1
@@ -246,7 +248,7 @@ def read(
             )
         )
     findings: list[Piece] = []
-    for at, (node, (sub_question, sub_answer, _)) in enumerate(zip(sub_answers, parts, strict=True), 1):
+    for at, (node, (sub_question, _, _)) in enumerate(zip(sub_answers, parts, strict=True), 1):
         reply = run.replies[run.trace[node].key or ""]
         start = reply.index('"answer": ') + len('"answer": ')
         findings += [f"[{at}] {sub_question}\n", ReplySlice(node, start, len(reply) - 1), "\n"]
@@ -305,7 +307,8 @@ def long_run(windows: int = 556) -> Recorded:
     """A run with three sub-questions, about 3,300 calls at layer 0, over a document of four million characters."""
     draw = random.Random(7)
     words = [
-        "".join(draw.choice("aeiou" if i % 2 else "bcdfglmnprstv") for i in range(draw.randint(2, 9))) for _ in range(3_000)
+        "".join(draw.choice("aeiou" if i % 2 else "bcdfglmnprstv") for i in range(draw.randint(2, 9)))
+        for _ in range(3_000)
     ]
     facts = {
         at: f"The {name} was proposed by {name.title()} Ardent on day {at}."
