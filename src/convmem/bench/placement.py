@@ -20,6 +20,9 @@ Order = Literal["any", "forward", "backward"]
 EXTREME = 10
 """``early`` and ``late`` are the first and last tenth of the documents."""
 
+_SPARE = 16
+"""Fillers that stay behind the last supporting paragraph at least: to place it exactly takes a choice of sizes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -73,9 +76,10 @@ def arrange(supports: Mapping[int, Sizes], fillers: Mapping[int, int], placement
         keys.reverse()
     if placement.where in ("natural", "early", "late"):
         return _by_number(keys, list(fillers), placement.where, rng)
-    total = sum(size.block for size in supports.values()) + sum(fillers.values())
+    usual = sum(fillers.values()) // max(1, len(fillers))
+    total = sum(size.block for size in supports.values()) + usual * max(0, len(fillers) - _SPARE)
     targets = _targets([supports[key] for key in keys], total, placement, rng)
-    return _by_token(keys, targets, supports, fillers)
+    return _by_token(keys, targets, supports, fillers, usual)
 
 
 def _by_number(keys: Sequence[int], fillers: list[int], where: Where, rng: Random) -> list[int]:
@@ -89,7 +93,7 @@ def _by_number(keys: Sequence[int], fillers: list[int], where: Where, rng: Rando
 
 
 def _targets(sizes: Sequence[Sizes], total: int, placement: Placement, rng: Random) -> list[int]:
-    """The token at which each block should start, ascending."""
+    """The token at which each block should start, ascending; all blocks end within ``total``."""
     window = placement.window
     if placement.where == "gap":
         reach = (len(sizes) - 1) * placement.gap * window
@@ -97,7 +101,7 @@ def _targets(sizes: Sequence[Sizes], total: int, placement: Placement, rng: Rand
         if room < 0:
             raise InputError(
                 f"Supporting paragraphs {placement.gap} windows of {window:,} tokens apart need more than {reach:,} "
-                f"tokens, and the context has {total:,}: use more documents, a smaller gap or smaller windows."
+                f"tokens, and the context has room for {total:,}: use more documents, a smaller gap or smaller windows."
             )
         first = rng.randint(0, room)
         return [first + k * placement.gap * window for k in range(len(sizes))]
@@ -105,19 +109,18 @@ def _targets(sizes: Sequence[Sizes], total: int, placement: Placement, rng: Rand
     centres = range(half or window, total - half, window)
     if len(centres) < len(sizes):
         raise InputError(
-            f"A context of {total:,} tokens has {len(centres)} places at the {placement.where} of windows of "
-            f"{window:,} tokens, and {len(sizes)} supporting paragraphs: use more documents or smaller windows."
+            f"The context has {len(centres)} places at the {placement.where} of windows of {window:,} tokens, and "
+            f"{len(sizes)} supporting paragraphs: use more documents or smaller windows."
         )
     chosen = sorted(rng.sample(centres, len(sizes)))
     return [centre - size.before - size.unit // 2 for centre, size in zip(chosen, sizes, strict=True)]
 
 
 def _by_token(
-    keys: Sequence[int], targets: Sequence[int], supports: Mapping[int, Sizes], fillers: Mapping[int, int]
+    keys: Sequence[int], targets: Sequence[int], supports: Mapping[int, Sizes], fillers: Mapping[int, int], usual: int
 ) -> list[int]:
-    """Fillers in their order up to about a filler before each target, then the one or two that come closest to it."""
+    """Fillers in order up to about ``usual`` tokens before each target, then the one or two that come closest to it."""
     rest = dict(fillers)
-    usual = sum(fillers.values()) // max(1, len(fillers))
     order: list[int] = []
     at = 0
     for key, target in zip(keys, targets, strict=True):

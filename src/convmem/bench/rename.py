@@ -101,7 +101,7 @@ class Renaming:
         return Paragraph(self.text(paragraph.title), self.text(paragraph.text), spans)
 
     def _span(self, span: Span, text: str) -> Span:
-        """Where ``span`` of ``text`` is after renaming; a boundary inside a name stays inside it or moves to its end."""
+        """Where ``span`` of ``text`` is after renaming; a boundary inside a name stays in it or moves to its end."""
         return Span(self._offset(span.start, text), self._offset(span.end, text))
 
     def _offset(self, offset: int, text: str) -> int:
