@@ -42,6 +42,7 @@ from convmem.core.events import (
     CallEnded,
     CallStarted,
     Done,
+    Downloading,
     Event,
     EvidenceFound,
     LayerStarted,
@@ -55,7 +56,7 @@ from convmem.core.span import Span, union
 
 __all__ = [
     "Answer", "BestAnswer", "BudgetExhausted", "Call", "CallEnded", "CallFailed", "CallStarted", "Citation",
-    "Completion", "ContextExceeded", "ConvMemError", "Coverage", "DeadlinePassed", "Done", "Event", "Evidence",
+    "Completion", "ContextExceeded", "ConvMemError", "Coverage", "DeadlinePassed", "Done", "Downloading", "Event", "Evidence",
     "EvidenceFound", "FailedWindow", "Fatal", "Finish", "InputError", "LayerPlan", "LayerStarted", "Ledger", "Location",
     "Malformed", "Message", "Model", "ModelError", "Origin", "Piece", "Plan", "Planned", "RateLimited", "Relevance",
     "ReplySlice", "Sampling", "Span", "Stopped", "SubAnswer", "TimedOut", "TokenLogprobs", "Tokenizer", "Totals",

@@ -11,6 +11,14 @@ from convmem.core.span import Span
 
 
 @dataclass(frozen=True, slots=True)
+class Downloading:
+    """The embedded model's file is on its way: ``done`` of ``total`` bytes are here."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """The run is about to start and is expected to cost this."""
 
@@ -85,5 +93,5 @@ class Done:
 
 
 Event = (
-    Planned | LayerStarted | CallStarted | CallEnded | WindowRead | EvidenceFound | BestAnswer | Warned | Done
+    Downloading | Planned | LayerStarted | CallStarted | CallEnded | WindowRead | EvidenceFound | BestAnswer | Warned | Done
 )

@@ -1,0 +1,244 @@
+"""The Python API: one function to ask, one to plan, and an answer as JSON.
+
+Knows how settings, models and documents are brought together for a run; a method does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, closing, suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from anyio.from_thread import start_blocking_portal
+
+from convmem.core import Answer, Downloading, Event, InputError, Location, Model, ModelError, Plan, Tokenizer
+from convmem.document import Document, EstimateTokenizer, GgufTokenizer, JsonTokenizer, UnknownVocabulary
+from convmem.methods.base import facts_of
+from convmem.model import Cache, Embedded, connect, find_local
+from convmem.prompts import roles
+from convmem.settings import General, Settings, resolve
+
+_DISCOVERY_SECONDS = 3.0
+
+T = TypeVar("T")
+
+Files = str | Path | Sequence[str | Path] | Document
+"""What is asked about: a path (a file, a directory, a glob, ``-`` for standard input), several, or a document."""
+
+Models = str | Model | Mapping[str, str | Model]
+"""A model, or one for each role, with the one for all other roles under ``""``."""
+
+
+def ask(
+    document: Files,
+    question: str,
+    *,
+    model: Models | None = None,
+    method: str | None = None,
+    preset: str | None = None,
+    budget: int | None = None,
+    seed: int | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    cache: Cache | bool = True,
+    **settings: Any,
+) -> Answer:
+    """Answer ``question`` over ``document``.
+
+    What is not given comes from ``CONVMEM_*`` variables, the configuration file, then the preset (``lean``).
+    ``budget`` is in tokens of prompts and replies together. ``settings`` are any others that docs/configuration.md
+    lists, as ``window=4000``. ``on_event`` is called with every event of the run, from its thread. ``cache`` False
+    makes every call anew and stores none.
+
+    Works inside a running event loop too (a notebook), which it blocks. Ctrl-C cancels the calls in flight. Raises
+    InputError for a wrong setting or an unreadable document, and ConvMemError where the run failed.
+    """
+    return _in_own_loop(
+        partial(
+            ask_async,
+            _document(document),
+            question,
+            model=model,
+            method=method,
+            preset=preset,
+            budget=budget,
+            seed=seed,
+            on_event=on_event,
+            cache=cache,
+            **settings,
+        )
+    )
+
+
+async def ask_async(
+    document: Files,
+    question: str,
+    *,
+    model: Models | None = None,
+    method: str | None = None,
+    preset: str | None = None,
+    budget: int | None = None,
+    seed: int | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    cache: Cache | bool = True,
+    **settings: Any,
+) -> Answer:
+    """As ``ask``, for a program that has an event loop. Cancelling it leaves no call pending."""
+    given = {"method": method, "preset": preset, "budget": budget, "seed": seed}
+    chosen = _resolve(given, settings)
+    if not question.strip():
+        raise InputError("The question is empty: write what you want to know.")
+    read = await asyncio.to_thread(_document, document)
+    async with AsyncExitStack() as stack:
+        models = _connect(_by_role(model, chosen.general), chosen, stack, on_event)
+        store = (
+            cache if isinstance(cache, Cache) else None if cache else stack.enter_context(closing(Cache.temporary()))
+        )
+        return await chosen.method.answer(
+            read, question, model=models, settings=chosen.run, cache=store, on_event=on_event
+        )
+
+
+def plan(
+    document: Files,
+    question: str = "",
+    *,
+    model: Models | None = None,
+    method: str | None = None,
+    preset: str | None = None,
+    **settings: Any,
+) -> Plan:
+    """Estimate what ``ask`` would cost. Makes no model call and downloads nothing.
+
+    A server that answers within a few seconds is asked for its context and tokens; without one tokens are estimated,
+    and ``assumptions`` says so.
+    """
+    chosen = _resolve({"method": method, "preset": preset}, settings)
+    return _in_own_loop(partial(_plan, chosen, _document(document), question, _by_role(model, chosen.general)[""]))
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """What ``convmem ask --json`` prints: plain values, whose keys stay as they are."""
+    coverage = answer.coverage
+    return {
+        "answer": answer.text,
+        "citations": [_place(c.location) | {"quote": c.quote} for c in answer.citations],
+        "sub_questions": [{"question": s.question, "answer": s.answer} for s in answer.sub_questions],
+        "coverage": {
+            "tokens": coverage.tokens,
+            "read_tokens": coverage.read_tokens,
+            "windows": coverage.windows,
+            "failed_windows": [
+                _place(f.location) | {"role": f.role, "channel": f.channel, "reason": f.reason}
+                for f in coverage.failed_windows
+            ],
+            "truncated": [asdict(t) for t in coverage.truncated],
+        },
+        "usage": {
+            **asdict(answer.usage.total),
+            "depth": answer.usage.depth,
+            "seconds": answer.usage.seconds,
+            "by_role": {role: asdict(totals) for role, totals in answer.usage.by_role.items()},
+        },
+        "method": answer.method,
+        "config": dict(answer.config),
+        "model": answer.model,
+        "seed": answer.seed,
+        "warnings": list(answer.warnings),
+        "plan": answer.plan and asdict(answer.plan),
+    }
+
+
+def _place(location: Location) -> dict[str, Any]:
+    return {"source": location.source, "page": location.page, "start": location.start, "end": location.end}
+
+
+def _resolve(named: Mapping[str, Any], others: Mapping[str, Any]) -> Settings:
+    return resolve({**others, **{name: value for name, value in named.items() if value is not None}})
+
+
+def _document(files: Files) -> Document:
+    if isinstance(files, Document):
+        return files
+    return Document.from_paths([files] if isinstance(files, str | Path) else files)
+
+
+def _by_role(model: Models | None, general: General) -> dict[str, str | Model]:
+    """Every model of a run, the one for roles that have none of their own under ``""``."""
+    given = model if isinstance(model, Mapping) else {} if model is None else {"": model}
+    models = {"": general.model, **general.models, **given}
+    for role in models.keys() - roles() - {""}:
+        raise InputError(f"There is no role '{role}' to set a model for; choose from {', '.join(sorted(roles()))}.")
+    return models
+
+
+def _connect(
+    models: Mapping[str, str | Model],
+    settings: Settings,
+    stack: AsyncExitStack,
+    on_event: Callable[[Event], None] | None,
+) -> dict[str, Model]:
+    """The models themselves; those that are made here are closed with ``stack``, those that were given are not."""
+    loop = asyncio.get_running_loop()
+
+    def progress(done: int, total: int) -> None:  # called from the thread that downloads
+        if on_event:
+            loop.call_soon_threadsafe(on_event, Downloading(done, total))
+
+    made = {spec: _model(spec, settings, progress) for spec in models.values() if isinstance(spec, str)}
+    for one in made.values():
+        stack.push_async_callback(one.close)
+    return {role: made[one] if isinstance(one, str) else one for role, one in models.items()}
+
+
+def _model(spec: str, settings: Settings, progress: Callable[[int, int], None] = lambda _done, _total: None) -> Model:
+    general = settings.general
+    return connect(
+        spec,
+        context=settings.run.context,
+        timeout=general.timeout,
+        tokenizer=JsonTokenizer(general.tokenizer) if general.tokenizer else None,
+        progress=progress,
+    )
+
+
+async def _plan(settings: Settings, document: Document, question: str, model: str | Model) -> Plan:
+    connected = _model(model, settings) if isinstance(model, str) else model
+    vocabulary = None
+    if isinstance(connected, Embedded):
+        vocabulary = _vocabulary(model)
+    else:
+        with suppress(ModelError, TimeoutError):
+            async with asyncio.timeout(_DISCOVERY_SECONDS):
+                await connected.prepare()
+    facts = facts_of(connected, connected.tokenizer or vocabulary or EstimateTokenizer(), settings.run)
+    try:
+        return await asyncio.to_thread(settings.method.plan, document, facts, question)
+    finally:
+        if connected is not model:
+            await connected.close()
+
+
+def _vocabulary(spec: str | Model) -> Tokenizer | None:
+    """What a model file that is here already counts by; None where it is not here, or is a model that was given."""
+    path = find_local() if spec == "local" else Path(spec) if isinstance(spec, str) else None
+    with suppress(UnknownVocabulary):
+        return GgufTokenizer(path.expanduser()) if path else None
+    return None
+
+
+def _in_own_loop(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What ``function`` gives, from a loop of its own: in a thread where this one runs a loop already.
+
+    An interruption cancels ``function`` and waits for it to end.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(function())
+    with start_blocking_portal() as portal:
+        answer: T = portal.call(function)
+        return answer

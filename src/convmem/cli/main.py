@@ -1,0 +1,263 @@
+"""The ``convmem`` command. Parses, calls the API, prints; knows nothing of how an answer is found."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from convmem import api
+from convmem.cli import tracefile
+from convmem.cli.models import at_hand, in_words
+from convmem.cli.progress import Watch
+from convmem.cli.report import plan_table, report
+from convmem.cli.terminal import Notes, counted, one_line, put
+from convmem.core import ConvMemError, InputError
+from convmem.document import Document
+from convmem.methods import methods
+from convmem.model import Cache
+from convmem.settings import refuse_unknown
+
+[UsageError] = typer.BadParameter.__bases__  # typer's public name for what it refuses
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+app = typer.Typer(
+    name="convmem",
+    help="Ask questions of documents longer than your model's context, and check the answers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+cache_app = typer.Typer(help="The store of every reply, which makes a run that was cut short resume for free.")
+app.add_typer(cache_app, name="cache", no_args_is_help=True)
+
+ModelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="M",
+        help="An endpoint (http://host:8000/v1, with #name where it serves several models), a GGUF file, or local, the "
+        "embedded model. --model score=M2 beside it sets another model for one role. Keys are read from "
+        "CONVMEM_API_KEY, else OPENAI_API_KEY.  [default: CONVMEM_MODEL, the configuration file, local]",
+    ),
+]
+MethodOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="How the document is read; see convmem methods.  [default: convmem]")
+]
+PresetOption = Annotated[
+    str | None,
+    typer.Option(metavar="lean|paper", help="The method's settings to start from.  [default: lean]"),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any setting of docs/configuration.md, such as window=4000, deadline=60 or concurrency=8. Repeatable.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+Arguments = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE... QUESTION",
+        show_default=False,
+        help="Files, directories, globs, or - for standard input; the last argument is the question.",
+    ),
+]
+
+
+@app.command(no_args_is_help=True)
+def ask(
+    arguments: Arguments,
+    model: ModelOption = None,
+    method: MethodOption = None,
+    preset: PresetOption = None,
+    changes: SetOption = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            metavar="TOKENS",
+            help="The most that prompts and replies may have together; what was read by then is answered from.",
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of sampled replies.  [default: 0]")] = None,
+    as_json: JsonOption = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="OUT.html|OUT.json", help="Write every call to a page to look at, or as JSON."),
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Make every call anew, and store no reply.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print the answer alone; errors are still said.")
+    ] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Answer a question from documents of any length, and cite the passages that support the answer.
+
+    The answer goes to standard output; its sources, cost and warnings to standard error. Every reply is stored, so that
+    the same command after an interruption makes only the calls that are missing.
+
+    Exit code: 0 answered; 1 the run failed; 2 the command or its input is wrong.
+    """
+    files, question = arguments[:-1], arguments[-1]
+    if not files:
+        raise InputError("Give at least one file and, last, the question in quotes.")
+    if Path(question).is_file():
+        raise InputError(f"The last argument is the question, but '{question}' is a file: put the question after it.")
+    if trace:
+        tracefile.check(trace)
+    notes = Notes(quiet)
+    document = Document.from_paths(files)
+    store = Cache.temporary() if no_cache else None
+    try:
+        with Watch(notes) as watch:
+            answer = api.ask(
+                document,
+                question,
+                on_event=watch,
+                cache=store or True,
+                **_settings(model, changes, method=method, preset=preset, budget=budget, seed=seed),
+            )
+    except KeyboardInterrupt:
+        notes.say("Stopped." if no_cache else "Stopped. Finished calls are stored; run the same command to resume.")
+        raise typer.Exit(INTERRUPTED) from None
+    put(json.dumps(api.answer_json(answer), indent=2) if as_json else answer.text)
+    report(answer, notes)
+    if trace:
+        tracefile.write(trace, answer.trace, document, store or Cache.shared())
+        notes.say(f"Wrote {trace}.", style="dim")
+
+
+@app.command(no_args_is_help=True)
+def plan(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE... [QUESTION]",
+            show_default=False,
+            help="As for ask, but the question may be left out: the last of several arguments is one if it has a "
+            "space or ends in a question mark, and no file has that name.",
+        ),
+    ],
+    model: ModelOption = None,
+    method: MethodOption = None,
+    preset: PresetOption = None,
+    changes: SetOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Estimate what asking would cost. Makes no model call and downloads nothing."""
+    asked = len(arguments) > 1 and _is_question(arguments[-1])
+    files, question = (arguments[:-1], arguments[-1]) if asked else (arguments, "")
+    estimate = api.plan(files, question, **_settings(model, changes, method=method, preset=preset))
+    put(json.dumps(asdict(estimate), indent=2) if as_json else plan_table(estimate))
+
+
+@app.command(name="methods")
+def list_methods(as_json: JsonOption = False) -> None:
+    """List the ways to read a document, with their presets."""
+    rows = [{"name": m.name, "summary": m.summary, "presets": list(m.Config.presets)} for m in methods().values()]
+    lines = [
+        f"{m.name:<15}{m.summary}" + (f" (presets: {', '.join(m.Config.presets)})" if m.Config.presets else "")
+        for m in methods().values()
+    ]
+    put(json.dumps(rows, indent=2) if as_json else "\n".join(lines))
+
+
+@app.command(name="models")
+def list_models(as_json: JsonOption = False) -> None:
+    """List the models at hand: the embedded one, and what the configured endpoint serves."""
+    found = at_hand()
+    put(json.dumps(found, indent=2) if as_json else "\n".join(map(in_words, found)))
+
+
+@cache_app.command()
+def info(as_json: JsonOption = False) -> None:
+    """Say where the store is, and what it holds."""
+    held = Cache.shared().info()
+    words = f"{held.path}: {counted(held.entries, 'reply', 'replies')}, {held.bytes / 1e6:.1f} MB"
+    put(json.dumps({**held._asdict(), "path": str(held.path)}, indent=2) if as_json else words)
+
+
+@cache_app.command()
+def clear() -> None:
+    """Forget every stored reply."""
+    store = Cache.shared()
+    entries = store.info().entries
+    store.clear()
+    put(f"Forgot {counted(entries, 'reply', 'replies')}.")
+
+
+def _settings(models: Sequence[str] | None, changes: Sequence[str] | None, **options: Any) -> dict[str, Any]:
+    """What the options set, by name; an option of its own goes before ``--set``."""
+    settings: dict[str, Any] = {}
+    for change in changes or ():
+        name, equals, value = change.partition("=")
+        if not equals:
+            raise InputError(f"--set takes KEY=VALUE, and '{change}' has no '='.")
+        settings[name.strip().replace("-", "_")] = value.strip()
+    refuse_unknown(settings)
+    settings |= {name: value for name, value in options.items() if value is not None}
+    for spec in models or ():
+        role, equals, named = spec.partition("=")
+        if equals and role.isidentifier():
+            settings["models"] = {**settings.get("models", {}), role: named}
+        elif settings.setdefault("model", spec) != spec:
+            raise InputError(
+                f"--model is given as '{settings['model']}' and as '{spec}': keep one, or say for which role."
+            )
+    return settings
+
+
+def _is_question(text: str) -> bool:
+    return (" " in text or text.endswith(("?", "\uff1f"))) and not Path(text).exists()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command, and turn what goes wrong into one sentence and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        code = app(given, standalone_mode=False)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+        code = BROKEN_PIPE
+    except Exception as error:  # noqa: BLE001 - whatever it is, a person reads one sentence
+        if "--debug" in given:
+            traceback.print_exc()
+        sentence, code = _explain(error)
+        Notes().say(one_line(sentence), style="red")
+    sys.exit(code)
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """What to say of an error, and the exit code."""
+    if isinstance(error, UsageError):
+        return f"{error.format_message().rstrip('.')}; see convmem --help.", InputError.exit_code  # type: ignore[attr-defined]
+    if isinstance(error, ConvMemError):
+        return str(error), error.exit_code
+    if isinstance(error, OSError):
+        return f"{error}.", ConvMemError.exit_code
+    said = f"{type(error).__name__}: {error}".rstrip(".")
+    return f"Something went wrong that should not ({said}); --debug shows where.", ConvMemError.exit_code

@@ -1,0 +1,86 @@
+"""A run as it happens, on the terminal: a bar for each layer, and one line of what was found and spent.
+
+Listens to events and knows nothing else of the run.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from convmem.cli.report import plan_line
+from convmem.cli.terminal import Notes, counted, one_line, tokens
+from convmem.core import BestAnswer, CallEnded, CallStarted, Downloading, Event, EvidenceFound, LayerStarted, Planned
+
+MEGABYTE = 1_000_000
+
+
+class Watch:
+    """``with Watch(notes) as watch`` shows the events that ``watch`` is called with, until the block ends.
+
+    Where nothing that moves can be shown, it says the plan and stays silent.
+    """
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
+        self.evidence = self.spent = self.in_flight = 0
+        self.best = ""
+        self._layers: dict[int, TaskID] = {}
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            console=notes.console,
+        )
+        self._download = self._bars.add_task("model, MB", total=None, visible=False)
+        self._live = Live(console=notes.console, get_renderable=self._render, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> Self:
+        if self.notes.live:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Take in one event."""
+        match event:
+            case Downloading(done, total):
+                self._bars.update(self._download, completed=done // MEGABYTE, total=total // MEGABYTE, visible=True)
+            case Planned(plan):
+                self.notes.say(plan_line(plan), style="dim")
+            case LayerStarted(layer, calls):
+                task = self._layer(layer)
+                self._bars.update(task, total=(self._bars.tasks[task].total or 0) + calls)
+            case CallStarted():
+                self.in_flight += 1
+            case CallEnded():
+                self.in_flight -= not event.cached
+                self.spent += event.prompt_tokens + event.completion_tokens
+                self._bars.advance(self._layer(event.layer))
+            case EvidenceFound():
+                self.evidence += 1
+            case BestAnswer(text):
+                self.best = text
+            case _:
+                pass
+
+    def _layer(self, layer: int) -> TaskID:
+        if layer not in self._layers:
+            self._layers[layer] = self._bars.add_task(f"layer {layer}", total=0)
+        return self._layers[layer]
+
+    def _render(self) -> Group:
+        line = (
+            f"{counted(self.evidence, 'passage')} found · {tokens(self.spent)} tokens · "
+            f"{counted(self.in_flight, 'call')} in flight"
+        )
+        best = [Text(f"so far: {one_line(self.best, 200)}")] if self.best else []
+        return Group(self._bars, Text(line), *best)

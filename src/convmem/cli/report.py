@@ -1,0 +1,83 @@
+"""An answer and a plan in words for a person. Knows nothing of how they came about."""
+
+from __future__ import annotations
+
+from convmem.cli.terminal import Notes, counted, duration, one_line, tokens
+from convmem.core import Answer, Location, Plan
+
+_SHOWN = 10
+_QUOTED = 300
+
+
+def report(answer: Answer, notes: Notes) -> None:
+    """Say what the answer rests on, what it cost, and what is missing from it."""
+    if answer.citations:
+        notes.say()
+    for number, citation in enumerate(answer.citations, 1):
+        notes.say(f'[{number}] {_where(citation.location)}: "{one_line(citation.quote, _QUOTED)}"')
+    notes.say()
+    notes.say(_cost(answer), style="dim")
+    for warning in answer.warnings:
+        notes.warn(warning)
+    for truncation in answer.coverage.truncated:
+        notes.say(f"Left out: {one_line(truncation.what)}, {tokens(truncation.tokens)} tokens.", style="yellow")
+    failed = answer.coverage.failed_windows
+    if failed:
+        notes.say(f"Not read, although asked for ({counted(len(failed), 'call')} failed):", style="red")
+    for window in failed[:_SHOWN]:
+        notes.say(f"  {_where(window.location)}, {window.role}: {one_line(window.reason)}", style="red")
+    if len(failed) > _SHOWN:
+        notes.say(f"  and {len(failed) - _SHOWN} more, which --json lists", style="red")
+
+
+def plan_line(plan: Plan) -> str:
+    """A plan in one line."""
+    time = "" if plan.seconds is None else f", about {duration(plan.seconds)}"
+    return (
+        f"{tokens(plan.tokens)} tokens in {counted(plan.windows, 'window')}: about {counted(plan.calls, 'call')}, "
+        f"{tokens(plan.prompt_tokens)} prompt and {tokens(plan.completion_tokens)} reply tokens{time}"
+    )
+
+
+def plan_table(plan: Plan) -> str:
+    """A plan, layer by layer, with what it assumes."""
+    rows = [
+        ("document", f"{plan.tokens:,} tokens"),
+        ("windows", f"{plan.windows:,}"),
+        ("sub-questions", f"{plan.channels:,}"),
+        *(
+            (f"layer {number}", f"{counted(layer.calls, 'call')}, {tokens(layer.prompt_tokens)} prompt tokens")
+            for number, layer in enumerate(plan.layers)
+        ),
+        ("calls", f"{plan.calls:,}, at most {plan.depth:,} after one another"),
+        ("prompts", f"{tokens(plan.prompt_tokens)} tokens"),
+        ("replies", f"{tokens(plan.completion_tokens)} tokens"),
+        ("time", "not known for this model" if plan.seconds is None else f"about {duration(plan.seconds)}"),
+    ]
+    lines = [f"{name:<15}{value}" for name, value in rows]
+    return "\n".join([*lines, "", "Assumed:", *(f"- {assumption}" for assumption in plan.assumptions)])
+
+
+def _where(location: Location) -> str:
+    place = f"line {location.line}" if location.page is None else f"page {location.page}"
+    return f"{one_line(location.source)}, {place}"
+
+
+def _cost(answer: Answer) -> str:
+    usage = answer.usage
+    parts = [
+        counted(usage.total.calls, "call"),
+        f"{tokens(usage.total.prompt_tokens)} prompt tokens"
+        + (f" ({tokens(usage.total.cached_tokens)} of them cached by the server)" if usage.total.cached_tokens else ""),
+        f"{tokens(usage.total.completion_tokens)} reply tokens",
+        *([f"{counted(usage.total.cache_hits, 'reply', 'replies')} from the store"] if usage.total.cache_hits else []),
+        f"read {_share(answer)} of {tokens(answer.coverage.tokens)} tokens",
+        duration(usage.seconds),
+        one_line(answer.model),
+    ]
+    return " · ".join(parts)
+
+
+def _share(answer: Answer) -> str:
+    read, whole = answer.coverage.read_tokens, answer.coverage.tokens
+    return "all" if read >= whole else f"{100 * read / max(whole, 1):.3g}%"

@@ -1,0 +1,145 @@
+"""Where settings come from: the call's own, then ``CONVMEM_*`` variables, then a TOML file, then the method's preset.
+
+Knows the names of all settings: the general ones, those of a run, and those of the method that is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from convmem.core import InputError
+from convmem.methods import Method, MethodConfig, method, methods
+from convmem.run import RunSettings
+
+PREFIX = "CONVMEM_"
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class General(BaseModel):
+    """What is asked, whatever the method."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    model: str = "local"
+    """An endpoint (`http://host:port/v1`, with `#name` where the server holds several models), a path to a GGUF file,
+    or `local` (the embedded model)."""
+    models: dict[str, str] = {}
+    """Other models for single roles: a table of roles and models in the file, JSON in a variable, and on the command
+    line `--model score=M2` beside `--model M`."""
+    tokenizer: Path | None = None
+    """A `tokenizer.json` that counts as the model does, for endpoints that don't count themselves. Unset: the server's
+    own count, a GGUF file's vocabulary, or an estimate."""
+    timeout: float | None = Field(default=None, gt=0)
+    """The longest silence between bytes of an endpoint's reply, in seconds. Unset: 300."""
+    method: str = "convmem"
+    """How the document is read: a name that `convmem methods` lists."""
+    preset: str | None = None
+    """The method's settings to start from; unset: `lean` where the method has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that a run is told beside the document and the question."""
+
+    general: General
+    run: RunSettings
+    method: Method[Any]
+
+
+def resolve(given: Mapping[str, Any]) -> Settings:
+    """The settings of a run whose caller has ``given`` these, by name.
+
+    Settings of other methods are refused when given, and passed over in the file and the environment, which serve all
+    methods. Raises InputError that names the setting and what is wrong.
+    """
+    given = {name.replace("-", "_"): _plain(value) for name, value in given.items()}
+    stored = {**_file(), **_environment()}
+    kind = method(given.get("method") or stored.get("method") or General().method)
+    known = names(kind)
+    refuse_unknown(given, known, f"the method {kind.name}")
+    values = {name: value for name, value in {**stored, **given}.items() if name in known}
+    if "models" in stored and "models" in given:
+        values["models"] = {**stored["models"], **given["models"]}
+    general = _part(General, values)
+    return Settings(general, _part(RunSettings, values), kind(_config(kind.Config, general.preset, values)))
+
+
+def names(kind: type[Method[Any]]) -> frozenset[str]:
+    """Every setting of a run by that method."""
+    return frozenset((*General.model_fields, *RunSettings.model_fields, *kind.Config.model_fields))
+
+
+def refuse_unknown(values: Iterable[str], known: Collection[str] = (), of: str = "any method") -> None:
+    """Raise InputError for the first of ``values`` that is not ``known``; by default those of all methods are."""
+    known = known or _all_names()
+    for name in values:
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            remedy = f"did you mean '{close[0]}'?" if close else "see docs/configuration.md."
+            raise InputError(f"There is no setting '{name}' of {of}; {remedy}")
+
+
+def config_file() -> Path:
+    """Where the TOML file is: ``CONVMEM_CONFIG``, else ``convmem/config.toml`` in the user's configuration folder."""
+    named = os.environ.get("CONVMEM_CONFIG")
+    return Path(named or "~/.config/convmem/config.toml").expanduser()
+
+
+def _file() -> dict[str, Any]:
+    path = config_file()
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        if os.environ.get("CONVMEM_CONFIG"):
+            raise InputError(f"There is no file '{path}', which CONVMEM_CONFIG names.") from None
+        return {}
+    except (OSError, ValueError) as error:
+        raise InputError(f"The settings in '{path}' can't be read: {error}.") from None
+    refuse_unknown(values, of=f"any method (in '{path}')")
+    return values
+
+
+def _environment() -> dict[str, Any]:
+    """Variables whose name is no setting are not ours to judge: some of them move files."""
+    variables = {name: PREFIX + name.upper() for name in _all_names()}
+    return {name: _plain(os.environ[variable]) for name, variable in variables.items() if variable in os.environ}
+
+
+def _all_names() -> frozenset[str]:
+    return frozenset().union(*map(names, methods().values()))
+
+
+def _plain(value: Any) -> Any:
+    """What ``value`` stands for, where it is the JSON of null, a list or an object; pydantic reads other text."""
+    if isinstance(value, str) and (value == "null" or value[:1] in "[{"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            pass
+    return value
+
+
+def _config(kind: type[MethodConfig], preset: str | None, values: Mapping[str, Any]) -> MethodConfig:
+    own = {name: value for name, value in values.items() if name in kind.model_fields}
+    preset = preset or ("lean" if "lean" in kind.presets else None)
+    return kind.preset(preset, **own) if preset else kind.of(own)
+
+
+def _part(kind: type[M], values: Mapping[str, Any]) -> M:
+    """Those of ``values`` that ``kind`` has."""
+    try:
+        return kind.model_validate({name: value for name, value in values.items() if name in kind.model_fields})
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise InputError(f"{field}: {first['msg'].removeprefix('Value error, ')}.") from None
