@@ -1,0 +1,65 @@
+"""A chat server for benchmarks: it answers after a fixed time, in its own process.
+
+It does not parse what it is sent, so that its own work stays small: a prompt that asks for JSON gets one object that
+serves every role, any other prompt a list of notes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from subprocess import PIPE, Popen
+
+FIELDS = {"relevance": 1, "sub_questions": ["Who proposed it?", "When was it passed?", "Why?"], "keywords": []}
+NOTES = "\n".join(f"- The council heard the report of district {n} and put it to the vote." for n in range(6))
+
+
+@contextmanager
+def server(*, latency: float = 0.0) -> Iterator[str]:
+    """The address of a server that answers after ``latency`` seconds."""
+    command = [sys.executable, "-m", "benchmarks.server", str(latency)]
+    with Popen(command, stdout=PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+def chat(text: str) -> bytes:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+    usage = {"prompt_tokens": 0, "completion_tokens": 100, "total_tokens": 100}
+    return json.dumps({"choices": [choice], "usage": usage}).encode()
+
+
+async def serve(latency: float) -> None:
+    fields, notes = chat(json.dumps(FIELDS)), chat(NOTES)
+    models = json.dumps({"object": "list", "data": [{"id": "benchmark", "object": "model"}]}).encode()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            _, _, length = head.lower().partition(b"content-length:")
+            prompt = await reader.readexactly(int(length.split(b"\r\n")[0] or 0))
+            if prompt:
+                await asyncio.sleep(latency)
+            body = (fields if b"Reply with JSON" in prompt else notes) if prompt else models
+            kind = b"content-type: application/json\r\n"
+            writer.write(b"HTTP/1.1 200 OK\r\n%bcontent-length: %d\r\n\r\n%b" % (kind, len(body), body))
+
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await connected(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    listener = await asyncio.start_server(client, "127.0.0.1", 0, limit=1 << 22)
+    host, port = listener.sockets[0].getsockname()
+    print(f"http://{host}:{port}/v1", flush=True)
+    await listener.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(float(sys.argv[1])))
