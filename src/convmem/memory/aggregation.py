@@ -6,12 +6,23 @@ a citation itself.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from convmem import prompts
-from convmem.core import CallFailed, Citation, ContextExceeded, Evidence, Malformed, Piece, Span, Stopped
+from convmem.core import (
+    BudgetExhausted,
+    CallFailed,
+    Citation,
+    ContextExceeded,
+    Evidence,
+    Malformed,
+    Piece,
+    Span,
+    Stopped,
+)
 from convmem.memory.convolution import Note, fit
 from convmem.memory.decomposition import SubQuestion
 from convmem.memory.quoting import overlap, says_nothing
@@ -21,6 +32,8 @@ from convmem.run import Ask, Reply, Run
 NOT_FOUND = "not found"
 FRAME_TOKENS = 40
 """What a chat template, the tags around the passages and a server's own tokens may add to a prompt."""
+NUMBER_TOKENS = 6
+"""What the number of a passage takes in a prompt."""
 MOST_QUOTED = 2
 """Sentences that one passage is narrowed to in a citation."""
 
@@ -38,21 +51,25 @@ class Finding:
 
 async def answer_from(
     summaries: Sequence[Note], direct: Sequence[Note], question: SubQuestion, run: Run, *, reply_tokens: int,
-    role: str = "sub_answer", window: Span | None = None,
+    role: str = "sub_answer", window: Span | None = None, most: int | None = None,
 ) -> Finding:  # fmt: skip
     """The answer to a question from what was kept of the document (eq. 6).
 
-    ``summaries`` is H, ``direct`` the residual buffer B in passages. What the model has no room for is left out and
-    reported: B gives way before H, the least relevant first. ``window`` is what the call itself reads of the document.
+    ``summaries`` is H, ``direct`` the residual buffer B in passages. What the model has no room for, or what goes
+    beyond ``most`` tokens of prompt, is left out and reported: B gives way before H, the least relevant first.
+
+    ``window`` is what the call itself reads of the document, of which nothing may be left out: ContextExceeded and
+    BudgetExhausted are then raised.
     """
     template = prompts.load(role)
-    room = (
-        run.room(reply_tokens, role) - await run.count(template.system + template.user + question.text) - FRAME_TOKENS
-    )
+    frame = await run.count(template.system + template.user + question.text) + FRAME_TOKENS
+    room = min(run.room(reply_tokens, role), sys.maxsize if most is None else most) - frame
+    if window:
+        room = sys.maxsize
     while True:
-        kept = fit(summaries, room, "summaries beyond the answering prompt", run)
-        left = room - sum(note.tokens for note in kept)
-        kept += fit(direct, left, "direct evidence beyond the answering prompt", run)
+        kept, cut = fit(summaries, room, each=NUMBER_TOKENS)
+        more, cut_direct = fit(direct, room - numbered_tokens(kept), each=NUMBER_TOKENS)
+        kept += more
         if not kept:
             return Finding(question.text, NOT_FOUND, False)
         passages = [note.evidence for note in kept]
@@ -76,10 +93,18 @@ async def answer_from(
             )
             break
         except ContextExceeded:
-            room = sum(note.tokens for note in kept) // 2
+            if window:
+                raise
+            room = numbered_tokens(kept) // 2
         except (CallFailed, Stopped) as failure:
+            if window and isinstance(failure, BudgetExhausted):
+                raise
             run.warn(f"The question “{question.text}” could not be answered: {failure}")
             return Finding(question.text, NOT_FOUND, False)
+    if cut:
+        run.cut("summaries beyond the answering prompt", cut)
+    if cut_direct:
+        run.cut("direct evidence beyond the answering prompt", cut_direct)
     text, numbers = _said(reply)
     if not text:
         return Finding(question.text, NOT_FOUND, False, node=reply.node)
@@ -123,6 +148,11 @@ def numbered(evidence: Sequence[Evidence]) -> tuple[Piece, ...]:
     return tuple(piece for n, item in enumerate(evidence, 1) for piece in (f"[{n}] ", item.piece, "\n"))
 
 
+def numbered_tokens(notes: Sequence[Note]) -> int:
+    """What notes take in a prompt as numbered passages."""
+    return sum(note.tokens + NUMBER_TOKENS for note in notes)
+
+
 def cite(claim: str, evidence: Sequence[Evidence], run: Run) -> tuple[Citation, ...]:
     """Citations for a claim: the document's own sentences, within each evidence's spans, that say most of it.
 
@@ -159,7 +189,8 @@ def _best(claim: str, evidence: Sequence[Evidence]) -> Evidence:
 
 
 def _pairs(findings: Sequence[Finding]) -> str:
-    return "\n".join(f"[{n}] {f.question}\nAnswer: {f.text}" for n, f in enumerate(findings, 1))
+    """Findings for a prompt, numbered from 1; each answer on one line, so that it can't pass for another finding."""
+    return "\n".join(f"[{n}] {f.question}\nAnswer: {' '.join(f.text.split())}" for n, f in enumerate(findings, 1))
 
 
 def _said(reply: Reply[tuple[str, list[int]]]) -> tuple[str, list[int]]:
@@ -174,7 +205,11 @@ def _answer(value: Any, cited: str) -> tuple[str, list[int]]:
     numbers, said = value.get(cited), value["answer"]
     text = ("yes" if said else "no") if isinstance(said, bool) else "" if said is None else str(said)
     listed = numbers if isinstance(numbers, list) else [numbers]
-    return text.strip(), [int(n) for n in listed if isinstance(n, int) or (isinstance(n, str) and n.isdecimal())]
+    return text.strip(), [int(n) for n in listed if isinstance(n, int) or (isinstance(n, str) and _is_number(n))]
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) < 10
 
 
 def _schema(cited: str) -> dict[str, Any]:

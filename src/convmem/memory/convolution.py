@@ -90,7 +90,10 @@ class Convolution:
             outputs = _chain(head, outputs)
             if layer.number + 1 >= self.max_layers:
                 notes = [note async for output in outputs for note in output.notes]
-                return fit(notes, capacity, f"summaries beyond layer {layer.number}", self.run)
+                kept, cut = fit(notes, capacity)
+                if cut:
+                    self.run.cut(f"summaries beyond layer {layer.number}", cut)
+                return kept
             layer = layer.above(1 - tokens / read, self.min_shrink)
             outputs = self._merged(outputs, layer)
 
@@ -99,19 +102,20 @@ class Convolution:
         merges: asyncio.Queue[asyncio.Task[Output] | None] = asyncio.Queue()
 
         async def issue() -> None:
-            async for index, notes, read in slices(outputs, layer.window, layer.stride):
+            async for part in slices(outputs, layer.window, layer.stride):
                 self.run.emit(LayerStarted(layer.number, 1))
-                merges.put_nowait(self.tasks.create_task(self._merge(index, notes, read, layer)))
+                merges.put_nowait(self.tasks.create_task(self._merge(part, layer)))
             merges.put_nowait(None)
 
         self.tasks.create_task(issue())
         while (merge := await merges.get()) is not None:
             yield await merge
 
-    async def _merge(self, index: int, notes: Sequence[Note], read: int, layer: Layer) -> Output:
+    async def _merge(self, part: Slice, layer: Layer) -> Output:
         """One call of the channel's kernel with the merge prompt; notes that can't be merged go up as they are."""
+        notes = part.notes
         if not notes:
-            return Output((), read)
+            return Output((), part.read)
         try:
             reply = await self.run.call(
                 Ask(
@@ -122,20 +126,19 @@ class Convolution:
                     channel=self.question.id,
                     layer=layer.number,
                     parents=tuple(dict.fromkeys(node for note in notes for node in note.nodes)),
-                    priority=(-layer.number, index),
+                    priority=(-layer.number, part.index),
                     sample=self.question.sample,
                 )
             )
         except ContextExceeded:
             if len(notes) == 1:
-                return Output(tuple(notes), read)
-            middle = len(notes) // 2
-            halves = [await self._merge(index, half, 0, layer) for half in (notes[:middle], notes[middle:])]
-            return Output(halves[0].notes + halves[1].notes, read)
+                return Output(notes[: part.own], part.read)
+            halves = [await self._merge(half, layer) for half in part.halves()]
+            return Output(halves[0].notes + halves[1].notes, part.read)
         except (CallFailed, Stopped):
-            return Output(tuple(notes), read)
+            return Output(notes[: part.own], part.read)
         merged = _attributed(reply, notes, self.question)
-        return Output(await noted(merged, (reply.node,), layer.reply, self.run), read)
+        return Output(await noted(merged, (reply.node,), layer.reply, self.run), part.read)
 
 
 async def noted(evidence: Sequence[Evidence], nodes: tuple[int, ...], limit: int, run: Run) -> tuple[Note, ...]:
@@ -153,10 +156,29 @@ async def noted(evidence: Sequence[Evidence], nodes: tuple[int, ...], limit: int
     return tuple(kept)
 
 
-async def slices(
-    outputs: AsyncIterator[Output], window: int, stride: int
-) -> AsyncIterator[tuple[int, list[Note], int]]:
-    """The stream of notes in slices, as a document in windows: (index, notes, tokens advanced).
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one merge reads, and how far it advances: the first ``own`` notes, ``read`` tokens, are in no later slice.
+
+    Where slices overlap, each note is one slice's own.
+    """
+
+    index: int
+    notes: tuple[Note, ...]
+    own: int
+    read: int
+
+    def halves(self) -> tuple[Slice, Slice]:
+        """The slice in two, for a model that takes no more at once."""
+        middle = len(self.notes) // 2
+        return (
+            Slice(self.index, self.notes[:middle], min(self.own, middle), 0),
+            Slice(self.index, self.notes[middle:], max(self.own - middle, 0), 0),
+        )
+
+
+async def slices(outputs: AsyncIterator[Output], window: int, stride: int) -> AsyncIterator[Slice]:
+    """The stream of notes in slices, as a document in windows.
 
     Slice j holds the notes that start in [jS, jS + W); the last one is the first that reaches the end.
     """
@@ -168,30 +190,31 @@ async def slices(
             position += note.tokens
             while position > index * stride + window:
                 end = index * stride + window
-                yield index, [note for start, note in held if start < end], stride
+                notes = tuple(note for start, note in held if start < end)
                 index += 1
+                own = 0
                 while held and held[0][0] < index * stride:
                     held.popleft()
-    if held and (index == 0 or position > (index - 1) * stride + window):
-        yield index, [note for _, note in held], position - index * stride
+                    own += 1
+                yield Slice(index - 1, notes, own, stride)
+    if held:
+        yield Slice(index, tuple(note for _, note in held), len(held), position - index * stride)
 
 
-def fit(notes: Sequence[Note], capacity: int, what: str, run: Run) -> list[Note]:
-    """The notes that ``capacity`` tokens hold: the most relevant ones, in their order.
+def fit(notes: Sequence[Note], capacity: int, *, each: int = 0) -> tuple[list[Note], int]:
+    """The notes that ``capacity`` tokens hold, the most relevant ones, in their order; and the tokens that are cut.
 
-    What is cut is reported, unless it was found irrelevant.
+    ``each``: tokens that a note takes besides its own. What was found irrelevant does not count as cut.
     """
-    ranked = sorted(notes, key=lambda note: (-note.evidence.relevance, -(note.evidence.score or 0.0)))
+    ranked = sorted(range(len(notes)), key=lambda i: (-notes[i].evidence.relevance, -(notes[i].evidence.score or 0.0)))
     kept, used, cut = set(), 0, 0
-    for note in ranked:
-        if used + note.tokens <= capacity:
-            kept.add(id(note))
-            used += note.tokens
-        elif note.evidence.relevance:
-            cut += note.tokens
-    if cut:
-        run.cut(what, cut)
-    return [note for note in notes if id(note) in kept]
+    for i in ranked:
+        if used + notes[i].tokens + each <= capacity:
+            kept.add(i)
+            used += notes[i].tokens + each
+        elif notes[i].evidence.relevance:
+            cut += notes[i].tokens
+    return [note for i, note in enumerate(notes) if i in kept], cut
 
 
 def listing(evidence: Sequence[Evidence]) -> tuple[Piece, ...]:

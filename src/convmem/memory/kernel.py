@@ -62,16 +62,18 @@ class Kernel(Protocol):
 
 
 async def read(kernel: Kernel, window: Window, questions: Sequence[SubQuestion], run: Run) -> list[Reading]:
-    """The readings of ``window``, in halves where the model takes less; none where it could not be read."""
+    """The readings of ``window``, in halves where the model takes less; none where it could not be read.
+
+    Raises Stopped where the run may not read it.
+    """
     try:
         readings = await kernel(window, questions)
     except ContextExceeded as exceeded:
         if window.tokens[1] - window.tokens[0] < 2 * LEAST_WINDOW:
             run.failed(window.span, "kernel", ",".join(q.id for q in questions), str(exceeded))
             return []
-        halves = split(run.document, run.tokenizer, window)
-        return [reading for half in halves for reading in await read(kernel, half, questions, run)]
-    except (CallFailed, Stopped):
+        return await _read_halves(kernel, window, questions, run)
+    except CallFailed:
         return []
     for reading in readings:
         for node in reading.nodes:
@@ -80,6 +82,17 @@ async def read(kernel: Kernel, window: Window, questions: Sequence[SubQuestion],
         if reading.r:
             for found in reading.h:
                 run.emit(EvidenceFound(found))
+    return readings
+
+
+async def _read_halves(kernel: Kernel, window: Window, questions: Sequence[SubQuestion], run: Run) -> list[Reading]:
+    readings: list[Reading] = []
+    for half in split(run.document, run.tokenizer, window):
+        try:
+            readings += await read(kernel, half, questions, run)
+        except Stopped:
+            if not readings:
+                raise
     return readings
 
 
@@ -98,27 +111,31 @@ class SplitKernel:
 
     async def _read(self, window: Window, question: SubQuestion) -> Reading:
         judging = _outcome(self.judge(window, question, self.run))
-        noted: Reply[str] | CallFailed | None
+        noted: Reply[str] | CallFailed | Stopped | None
         if self.filtered:
             judged = await judging
             irrelevant = isinstance(judged, Judgement) and judged.r == 0
-            noted = None if irrelevant else await _outcome(self._note(window, question))
+            waited = (judged.node,) if isinstance(judged, Judgement) else ()
+            noted = None if irrelevant else await _outcome(self._note(window, question, waited))
         else:
             judged, noted = await together(judging, _outcome(self._note(window, question)))
-        if isinstance(judged, CallFailed) and isinstance(noted, CallFailed):
+        if not isinstance(judged, Judgement) and not isinstance(noted, Reply):
             raise judged
         # A judgement that can't be had counts as r = 1 (section B.2); notes that can't be had are missing.
-        r, score = (1, None) if isinstance(judged, CallFailed) else (judged.r, judged.score)
-        nodes = () if isinstance(judged, CallFailed) else (judged.node,)
+        r: Relevance
+        r, score, nodes = (judged.r, judged.score, (judged.node,)) if isinstance(judged, Judgement) else (1, None, ())
         if not isinstance(noted, Reply):
             return Reading(window, question.id, r, (), score, nodes)
         texts = [(noted.text[start:end], start) for start, end in bullets(noted.text)]
         h = evidence(texts, noted, self.extract, window, r, question, self.run)
         return Reading(window, question.id, r, h, score, (*nodes, noted.node))
 
-    async def _note(self, window: Window, question: SubQuestion) -> Reply[str]:
+    async def _note(self, window: Window, question: SubQuestion, waited: tuple[int, ...] = ()) -> Reply[str]:
         name = "summarize" if self.extract == "summary" else "quote"
-        return await self.run.call(on_window(name, window, (question,), parse=str, max_tokens=self.summary_tokens))
+        reply_tokens = _at_most(self.summary_tokens, self.run, name)
+        return await self.run.call(
+            on_window(name, window, (question,), parse=str, max_tokens=reply_tokens, waited=waited)
+        )
 
 
 class JointKernel:
@@ -128,12 +145,13 @@ class JointKernel:
         self.run, self.extract, self.summary_tokens = run, extract, summary_tokens
 
     async def __call__(self, window: Window, questions: Sequence[SubQuestion]) -> list[Reading]:
+        name = "kernel_notes" if self.extract == "summary" else "kernel_quotes"
         reply = await self.run.call(
             on_window(
-                "kernel_notes" if self.extract == "summary" else "kernel_quotes", window, questions,
+                name, window, questions,
                 parse=lambda text: _readings(read_json(text), len(questions)),
                 repair=lambda text: _readings(repair_json(text), len(questions)),
-                max_tokens=self.summary_tokens * len(questions),
+                max_tokens=_at_most(self.summary_tokens * len(questions), self.run, name),
                 schema=_readings_schema(len(questions)),
             )
         )  # fmt: skip
@@ -287,9 +305,12 @@ def _found(texts: Sequence[str], reply: Reply[Any]) -> list[tuple[str, int]]:
 
 def on_window(
     name: str, window: Window, questions: Sequence[SubQuestion], *, parse: Callable[[str], T], max_tokens: int,
-    **rest: Any,
+    waited: tuple[int, ...] = (), **rest: Any,
 ) -> Ask[T]:  # fmt: skip
-    """A call on a window: the window first and the question last, so that a window's calls share their prefix."""
+    """A call on a window: the window first and the question last, so that a window's calls share their prefix.
+
+    ``waited`` are the trace nodes that it waited for besides those of the questions.
+    """
     return Ask(
         template=prompts.load(name),
         variables={"window": (window.span,), "question": asked(questions)},
@@ -298,7 +319,7 @@ def on_window(
         channel=",".join(q.id for q in questions),
         layer=0,
         window=window.span,
-        parents=tuple({p: None for q in questions for p in q.parents}),
+        parents=tuple(dict.fromkeys((*(p for q in questions for p in q.parents), *waited))),
         priority=(0, window.index),
         sample=questions[0].sample,
         affinity=window.span,
@@ -322,10 +343,15 @@ async def together(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
     return one, two  # type: ignore[return-value]
 
 
-async def _outcome(call: Coroutine[Any, Any, T]) -> T | CallFailed:
+def _at_most(reply_tokens: int, run: Run, role: str) -> int:
+    """The limit of a window's reply: a quarter of a small context, so that there is room for a window."""
+    return max(1, min(reply_tokens, run.room(0, role) // 4))
+
+
+async def _outcome(call: Coroutine[Any, Any, T]) -> T | CallFailed | Stopped:
     try:
         return await call
-    except CallFailed as failure:
+    except (CallFailed, Stopped) as failure:
         return failure
 
 
@@ -338,10 +364,10 @@ def _readings(value: Any, count: int) -> list[tuple[Relevance, list[str]]]:
     for place, entry in enumerate(entries, 1):
         if isinstance(entry, dict):
             number = entry.get("question") if count > 1 else place
-            texts = entry.get("notes") or []
-            kept = [t for t in ([texts] if isinstance(texts, str) else texts) if isinstance(t, str)]
+            notes = entry.get("notes")
+            texts = [t for t in (notes if isinstance(notes, list) else [notes]) if isinstance(t, str)]
             if isinstance(number, int):
-                found.setdefault(number, (_relevance(entry), [t.strip() for t in kept if not says_nothing(t)]))
+                found.setdefault(number, (_relevance(entry), [t.strip() for t in texts if not says_nothing(t)]))
     if missing := [n for n in range(1, count + 1) if n not in found]:
         raise Malformed(f"the reply has no reading for question {missing[0]}")
     return [found[n] for n in range(1, count + 1)]

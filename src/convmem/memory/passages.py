@@ -9,7 +9,6 @@ from convmem.document import Document, Window, split
 from convmem.memory.convolution import Note
 
 PASSAGE_TOKENS = 200
-NUMBER_TOKENS = 6
 
 
 def passages(document: Document, span: Span, tokenizer: Tokenizer, relevance: Relevance = 1) -> list[Note]:
@@ -19,7 +18,7 @@ def passages(document: Document, span: Span, tokenizer: Tokenizer, relevance: Re
     return [
         Note(
             Evidence(document.text(window.span), (window.span,), "raw", relevance, piece=window.span),
-            window.tokens[1] - window.tokens[0] + NUMBER_TOKENS,
+            window.tokens[1] - window.tokens[0],
             (),
         )
         for window in _halved(document, tokenizer, whole)

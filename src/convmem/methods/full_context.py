@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from convmem import prompts
-from convmem.core import Answer, ConvMemError, LayerPlan, Plan, Span
+from convmem.core import Answer, ContextExceeded, ConvMemError, LayerPlan, Plan, Span
 from convmem.document import Document
-from convmem.memory.aggregation import answer_from
+from convmem.memory.aggregation import answer_from, numbered_tokens
 from convmem.memory.convolution import Note
 from convmem.memory.decomposition import SubQuestion
 from convmem.memory.passages import passages
@@ -40,19 +41,27 @@ class FullContext(Method[Config]):
     Config = Config
 
     async def solve(self, document: Document, question: str, run: Run) -> Answer:
-        whole = passages(document, Span(0, document.size), run.tokenizer)
-        room = run.room(self.config.answer_tokens, "direct") - PROMPT_TOKENS
-        read = _within(whole, room) if self.config.truncate == "middle" else whole
-        if sum(note.tokens for note in read) > room:
-            raise Unavailable(
-                f"The document is longer than the model's context: about {sum(note.tokens for note in whole):,} tokens "
-                f"where {max(room, 0):,} fit; use method convmem, or truncate=middle."
-            )
-        for note in read:
-            run.read(*note.evidence.spans)
-        final = await answer_from(
-            read, [], SubQuestion("", question), run, role="direct", reply_tokens=self.config.answer_tokens
-        )
+        everything = Span(0, document.size)
+        whole = passages(document, everything, run.tokenizer)
+        answer = partial(
+            answer_from, direct=[], question=SubQuestion("", question), run=run, role="direct",
+            reply_tokens=self.config.answer_tokens,
+        )  # fmt: skip
+        if self.config.truncate == "never":
+            try:
+                return self.conclude(run, self.config, await answer(whole, window=everything), windows=1)
+            except ContextExceeded as exceeded:
+                raise Unavailable(
+                    f"The document of {run.size:,} tokens is longer than what the model takes at once; "
+                    "use method convmem, or truncate=middle."
+                ) from exceeded
+        ends = _within(whole, run.room(self.config.answer_tokens, "direct") - PROMPT_TOKENS)
+        final = await answer(ends)
+        if final.node is not None:
+            for note in ends:
+                run.read(*note.evidence.spans)
+        if left_out := sum(note.tokens for note in whole) - sum(note.tokens for note in ends):
+            run.cut("the middle of the document", left_out)
         return self.conclude(run, self.config, final, windows=1)
 
     def plan(self, document: Document, facts: Facts, question: str = "") -> Plan:
@@ -76,7 +85,7 @@ def _within(whole: list[Note], room: int) -> list[Note]:
     kept: set[int] = set()
     for turn in range(len(whole)):
         at = turn // 2 if turn % 2 == 0 else len(whole) - 1 - turn // 2
-        room -= whole[at].tokens
+        room -= numbered_tokens([whole[at]])
         if room < 0:
             break
         kept.add(at)

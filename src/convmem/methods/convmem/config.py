@@ -105,25 +105,29 @@ class Config(MethodConfig):
             )
         return self
 
-    def settled(self, *, logprobs: bool, room: int | None) -> Settled:
-        """With everything chosen for a model. ``room``: prompt tokens that it takes beside a summary, None if unknown.
+    def settled(self, *, logprobs: bool, context: int | None) -> Settled:
+        """With everything chosen for a model. ``context``: tokens for a prompt and its reply, None where not known.
 
-        A window that the model has no room for is narrowed, and the stride with it.
+        Summaries that take more than a quarter of the context are shortened; a window that then has no room is
+        narrowed, and the stride with it. Raises InputError where what is set doesn't go with what is chosen.
         """
         kernel = self.kernel or ("score" if logprobs and self.evidence in (None, "windows") else "joint")
         evidence = self.evidence or ("windows" if kernel == "score" else "quotes")
         wanted = self.window or (SCORE_WINDOW if kernel == "score" else QUOTE_WINDOW)
-        window = wanted if room is None else max(LEAST_WINDOW, min(wanted, room - PROMPT_TOKENS))
-        stride = max(1, (self.stride or wanted // OVER_SCANNING) * window // wanted)
+        reply, window = self.summary_tokens, wanted
+        if context is not None:
+            reply = max(1, min(reply, context // 4))
+            window = min(wanted, max(LEAST_WINDOW, context - reply - PROMPT_TOKENS))
         buffer = BUFFER_OF_WINDOWS if evidence == "windows" else window
-        return Settled.model_validate(
+        return Settled.of(
             self.model_dump()
             | {
                 "kernel": kernel,
                 "relevance": self.relevance or ("logprob" if kernel == "score" else "json"),
                 "evidence": evidence,
                 "window": window,
-                "stride": min(stride, window),
+                "stride": max(1, (self.stride or wanted // OVER_SCANNING) * window // wanted),
+                "summary_tokens": reply,
                 "buffer_tokens": buffer if self.buffer_tokens is None else self.buffer_tokens,
             }
         )
@@ -148,3 +152,15 @@ class Settled(Config):
     def note_tokens(self) -> int:
         """The longest h of one window, in tokens."""
         return max(self.summary_tokens, self.window) if self.evidence == "windows" else self.summary_tokens
+
+    @property
+    def advance(self) -> int:
+        """Tokens from one window's start to the next."""
+        return self.window if self.overlap == "boundary" else self.stride
+
+    @property
+    def memory_tokens(self) -> int:
+        """The most text that a sub-answer is made from, in tokens: H and B, or the relevant windows."""
+        if self.evidence == "windows":
+            return self.buffer_tokens
+        return self.window + (0 if self.skip == "off" else self.buffer_tokens)

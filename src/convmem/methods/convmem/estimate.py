@@ -28,8 +28,7 @@ def estimate(config: Config, document: Document, facts: Facts, question: str) ->
     """The calls and tokens of a run; what they rest on is in the plan's ``assumptions``."""
     count = facts.tokenizer.count
     asked = count(question) if question else QUESTION_TOKENS
-    room = None if facts.context is None else facts.context - config.summary_tokens
-    settled = config.settled(logprobs=bool(facts.logprobs), room=room)
+    settled = config.settled(logprobs=bool(facts.logprobs), context=facts.context)
     tokens = document.count(Span(0, document.size), facts.tokenizer)
     assumptions = [] if facts.tokenizer.exact else ["Tokens are estimated, not counted."]
     if config.kernel is None and facts.logprobs is None:

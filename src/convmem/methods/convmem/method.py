@@ -12,7 +12,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from convmem.core import Answer, Evidence, LayerStarted, Plan, Span
+from convmem.core import (
+    Answer,
+    BudgetExhausted,
+    ContextExceeded,
+    ConvMemError,
+    Evidence,
+    LayerStarted,
+    Plan,
+    Span,
+    Stopped,
+)
 from convmem.document import Document, Window
 from convmem.memory.aggregation import Finding, answer_from, combine
 from convmem.memory.convolution import Convolution, Layer, Note, Output, fit, noted
@@ -37,6 +47,7 @@ from convmem.methods.convmem.config import PROMPT_TOKENS, Config, Settled
 from convmem.methods.convmem.estimate import estimate
 from convmem.methods.convmem.windows import slide
 from convmem.run import Run
+from convmem.run.gate import ESTIMATE_MARGIN
 
 Scan = Sequence["asyncio.Task[list[Reading]]"]
 """The readings of layer 0 for one channel, window by window, as they come."""
@@ -53,21 +64,21 @@ class ConvMem(Method[Config]):
 
     async def solve(self, document: Document, question: str, run: Run) -> Answer:
         config = self.config.settled(
-            logprobs=self.config.kernel is None and await gives_logprobs(run),
-            room=run.room(self.config.summary_tokens),
+            logprobs=self.config.kernel is None and await gives_logprobs(run), context=run.room(0)
         )
-        if whole := self._in_one_call(document, config, run):
-            answer = await answer_from(
-                whole, [], SubQuestion("", question), run, role="direct", reply_tokens=config.answer_tokens,
-                window=Span(0, document.size),
-            )  # fmt: skip
-            return self.conclude(run, config, answer, windows=1)
+        if run.size <= config.one_call_tokens and (whole := await self._in_one_call(document, question, config, run)):
+            return self.conclude(run, config, whole, windows=1)
 
         questions = await self._channels(question, config, run)
+        most = _set_aside(len(questions), config, run)
         windows = slide(document, run.tokenizer, config)
+        unread: dict[int, Stopped] = {}
         async with asyncio.TaskGroup() as tasks:
-            scans = self._scan(windows, questions, config, run, tasks)
-            channels = [tasks.create_task(self._channel(q, scans[q.id], config, run, tasks)) for q in questions]
+            scans = self._scan(windows, questions, config, run, tasks, unread)
+            channels = [tasks.create_task(self._channel(q, scans[q.id], config, run, tasks, most)) for q in questions]
+        if unread:
+            end = "budget" if isinstance(next(iter(unread.values())), BudgetExhausted) else "deadline"
+            run.warn(f"The {end} ended reading after {len(windows) - len(unread):,} of {len(windows):,} windows.")
         findings = [channel.result() for channel in channels]
         answer = await combine(question, findings, run, reply_tokens=config.answer_tokens)
         return self.conclude(run, config, answer, findings, windows=len(windows))
@@ -83,29 +94,45 @@ class ConvMem(Method[Config]):
 
     def _scan(
         self, windows: Sequence[Window], questions: Sequence[SubQuestion], config: Settled, run: Run,
-        tasks: asyncio.TaskGroup,
+        tasks: asyncio.TaskGroup, unread: dict[int, Stopped],
     ) -> Mapping[str, Scan]:  # fmt: skip
-        """Layer 0: every K^(c) on every window, at once (eq. 1 and 4)."""
+        """Layer 0: every K^(c) on every window, at once (eq. 1 and 4).
+
+        ``unread`` gets the windows that the run may not read for every channel, by index, and why.
+        """
+
+        async def reading(window: Window, group: Sequence[SubQuestion]) -> list[Reading]:
+            try:
+                return await read(kernel, window, group, run)
+            except Stopped as stopped:
+                unread[window.index] = stopped
+                return []
+
         kernel = make_kernel(config, run)
         groups = [[q] for q in questions] if config.kernel in ("split", "fused") else [questions]
         scans: dict[str, list[asyncio.Task[list[Reading]]]] = {q.id: [] for q in questions}
         run.emit(LayerStarted(0, len(windows) * len(groups)))
         for window in windows:
             for group in groups:
-                task = tasks.create_task(read(kernel, window, group, run))
+                task = tasks.create_task(reading(window, group))
                 for question in group:
                     scans[question.id].append(task)
         return scans
 
     async def _channel(
-        self, question: SubQuestion, scan: Scan, config: Settled, run: Run, tasks: asyncio.TaskGroup
+        self, question: SubQuestion, scan: Scan, config: Settled, run: Run, tasks: asyncio.TaskGroup, most: int | None
     ) -> Finding:
-        """One channel to its sub-answer: H^(L,c) by eq. (2) and (5), B^(c) by eq. (3), a^(c) by eq. (6)."""
+        """One channel to its sub-answer, whose prompt has at most ``most`` tokens.
+
+        H^(L,c) by eq. (2) and (5), B^(c) by eq. (3), a^(c) by eq. (6).
+        """
+        answer = partial(answer_from, question=question, run=run, reply_tokens=config.answer_tokens, most=most)
         outputs = self._outputs(question, scan, config, run)
         if config.evidence == "windows":
-            relevant = [note async for output in outputs for note in output.notes]
-            memory = fit(relevant, config.buffer_tokens, "windows beyond the evidence that fits", run)
-            return await answer_from(memory, [], question, run, reply_tokens=config.answer_tokens)
+            memory, cut = fit([note async for output in outputs for note in output.notes], config.buffer_tokens)
+            if cut:
+                run.cut("windows beyond the evidence that fits", cut)
+            return await answer(memory, [])
         layer0 = Layer(0, config.window, config.stride, config.summary_tokens)
         convolution = Convolution(
             question, run, tasks, layer0, max_layers=config.max_layers, min_shrink=config.min_shrink
@@ -113,10 +140,10 @@ class ConvMem(Method[Config]):
         if config.skip == "matched":
             skipped = await self._skipped(question, scan, config, run)
             summaries = await convolution.condense(outputs, config.window + sum(note.tokens for note in skipped))
-            return await answer_from(summaries, [], question, run, reply_tokens=config.answer_tokens)
+            return await answer(summaries, [])
         summaries = await convolution.condense(outputs, config.window)
         direct = await self._skipped(question, scan, config, run) if config.skip == "on" else []
-        return await answer_from(summaries, direct, question, run, reply_tokens=config.answer_tokens)
+        return await answer(summaries, direct)
 
     async def _outputs(self, question: SubQuestion, scan: Scan, config: Settled, run: Run) -> AsyncIterator[Output]:
         """H^(0,c), window by window in the document's order (eq. 2)."""
@@ -129,7 +156,7 @@ class ConvMem(Method[Config]):
                 if config.keep_empty and not h:
                     h = (Evidence(EMPTY, (reading.window.span,), "paraphrase", reading.r, piece=EMPTY),)
                 notes += await noted(h, reading.nodes, config.note_tokens, run)
-            yield Output(tuple(notes), config.stride)
+            yield Output(tuple(notes), config.advance)
 
     async def _skipped(self, question: SubQuestion, scan: Scan, config: Settled, run: Run) -> list[Note]:
         """B^(c) in passages (eq. 3)."""
@@ -144,16 +171,40 @@ class ConvMem(Method[Config]):
             for note in passages(run.document, span, run.tokenizer, relevance=2)
         ]
 
-    def _in_one_call(self, document: Document, config: Settled, run: Run) -> list[Note]:
-        """The document in passages where it is short enough to be read at once, else none."""
-        if run.size > config.one_call_tokens:
-            return []
-        whole = passages(document, Span(0, document.size), run.tokenizer)
-        needed = sum(note.tokens for note in whole) + PROMPT_TOKENS
-        return whole if needed <= run.room(config.answer_tokens) else []
+    async def _in_one_call(self, document: Document, question: str, config: Settled, run: Run) -> Finding | None:
+        """The answer from the whole document in one call; None where the model or the budget has no room for that."""
+        whole = Span(0, document.size)
+        try:
+            return await answer_from(
+                passages(document, whole, run.tokenizer), [], SubQuestion("", question), run,
+                role="direct", reply_tokens=config.answer_tokens, window=whole,
+            )  # fmt: skip
+        except (BudgetExhausted, ContextExceeded):
+            return None
 
     def plan(self, document: Document, facts: Facts, question: str = "") -> Plan:
         return estimate(self.config, document, facts, question)
+
+
+def _set_aside(channels: int, config: Settled, run: Run) -> int | None:
+    """Keep what answering may cost, at most half of the budget; the prompt tokens that this leaves each sub-answer.
+
+    Raises ConvMemError where that is no room for evidence.
+    """
+    budget = run.settings.budget
+    if budget is None:
+        return None
+    reply = config.answer_tokens
+    tokenizer = run.model("sub_answer").tokenizer or run.tokenizer
+    counted = 1 if tokenizer.exact else 1 + ESTIMATE_MARGIN
+    final = round(counted * (PROMPT_TOKENS + channels * reply)) + reply
+    wanted = final + channels * (round(counted * (PROMPT_TOKENS + config.memory_tokens)) + reply)
+    aside = min(wanted, budget // 2)
+    most = int(((aside - final) / channels - reply) / counted)
+    if most < PROMPT_TOKENS:
+        raise ConvMemError(f"The budget of {budget:,} tokens is too small to read anything and answer; raise it.")
+    run.set_aside(aside)
+    return most
 
 
 def make_kernel(config: Settled, run: Run) -> Kernel:
