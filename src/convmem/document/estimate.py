@@ -13,7 +13,23 @@ from numpy.typing import NDArray
 
 _AT_ONCE = 1 << 20
 
-_SPACE, _NEWLINE, _LOWER, _UPPER, _DIGIT, _MARK, _LATIN, _ALPHABET, _ABUGIDA, _THAI, _HAN, _KANA, _HANGUL, _JOINER, _RARE = range(15)
+(
+    _SPACE,
+    _NEWLINE,
+    _LOWER,
+    _UPPER,
+    _DIGIT,
+    _MARK,
+    _LATIN,
+    _ALPHABET,
+    _ABUGIDA,
+    _THAI,
+    _HAN,
+    _KANA,
+    _HANGUL,
+    _JOINER,
+    _RARE,
+) = range(15)
 
 _RANGES = (
     (0x0000, 0x007F, _MARK),

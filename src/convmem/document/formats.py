@@ -58,7 +58,9 @@ def _plain(name: str, data: bytes) -> Extracted:
     try:
         text, encoding = decode(data)
     except NotText:
-        raise InputError(f"{name} is binary, not text: convert it to text, Markdown, HTML, PDF, DOCX or EPUB.") from None
+        raise InputError(
+            f"{name} is binary, not text: convert it to text, Markdown, HTML, PDF, DOCX or EPUB."
+        ) from None
     guessed = encoding in ("cp1252", "latin-1")
     return Extracted(text, warnings=(f"{name} is not valid UTF-8 and was read as Latin-1.",) if guessed else ())
 

@@ -13,7 +13,19 @@ _HEADER = struct.Struct("<4sIQQ")
 _STRING, _ARRAY = 8, 9
 _SCALARS = {
     code: struct.Struct(f"<{letter}")
-    for code, letter in {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}.items()
+    for code, letter in {
+        0: "B",
+        1: "b",
+        2: "H",
+        3: "h",
+        4: "I",
+        5: "i",
+        6: "f",
+        7: "?",
+        10: "Q",
+        11: "q",
+        12: "d",
+    }.items()
 }
 _LONGEST = 1 << 28
 """Bytes or elements that one value may claim; more is damage, and must not be allocated."""

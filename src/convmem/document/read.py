@@ -31,7 +31,9 @@ class _Entry(NamedTuple):
     named: bool
 
 
-def read_paths(paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+def read_paths(
+    paths: Sequence[str | Path], stdin: BinaryIO | None = None
+) -> tuple[tuple[Source, ...], tuple[str, ...]]:
     """The sources that ``paths`` name, in that order, each file once, and warnings.
 
     Raises InputError for a named file that can't be read, and where nothing is left.

@@ -36,7 +36,9 @@ _NEVER_LAST = frozenset(
 )
 _RARELY_LAST = frozenset("al assn ave bros co corp dept ed est etc inc jr ltd sr univ usw".split())
 _BEFORE_A_NUMBER = frozenset("art ca ch chap eq no nos op p pp sec vol vols".split())
-_OPENERS = frozenset("A After All An As At But For He Her His I In It Its No On She That The Then There They We".split())
+_OPENERS = frozenset(
+    "A After All An As At But For He Her His I In It Its No On She That The Then There They We".split()
+)
 _WORD_BEFORE = re.compile(r"[^\W\d_](?:[\w.]*[^\W_])?\Z")
 _WORD_AFTER = re.compile(r"\s*[\"'“‘«(\[*_]*(\w*)")
 _LIST_NUMBER = re.compile(r"(?:\A|\n)[ \t>]*\d{1,3}\Z")
