@@ -76,12 +76,12 @@ class Cache:
         asked = [
             namespace,
             identity,
-            [[message.role, message.content] for message in call.messages],
+            [[message.role, _digest(message.content)] for message in call.messages],
             call.schema,
             asdict(call.sampling),
             [call.seed, call.sample, call.attempt],
         ]
-        return hashlib.sha256(json.dumps(asked, separators=(",", ":")).encode()).hexdigest()
+        return _digest(json.dumps(asked))
 
     def get(self, key: str) -> Completion | None:
         """The completion stored under ``key``."""
@@ -173,6 +173,10 @@ class Cache:
         if self._writable:
             self._writable = False
             self._warn(f"Replies of this run are not kept: the cache {self.path} fails ({error}); {remedy}.")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _files(path: Path | None) -> list[Path]:

@@ -109,7 +109,7 @@ class Embedded:
 def _serve(path: Path, context: int, key: str) -> Any:
     """A running llama.cpp server that stops when the last reference to it goes."""
     try:
-        import xllamacpp  # noqa: PLC0415 - an optional dependency
+        import xllamacpp
     except ImportError as error:
         raise Fatal(
             "The embedded model needs xllamacpp: pip install 'convmem[local]', or name an endpoint with --model."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import accumulate
 from typing import Any
 
 import json_repair
@@ -18,6 +19,10 @@ _CLOSE = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 _TRIES = 64
 """How many opening braces are tried: each try may scan the whole text."""
+_LONGEST_REPAIR = 16_384
+"""Characters that are repaired: the time that it takes grows with their square."""
+_DEEPEST_REPAIR = 32
+"""Brackets open at once: the time grows with the square of these, too."""
 
 
 def split_reasoning(text: str) -> tuple[str, str]:
@@ -59,10 +64,14 @@ def read_json(text: str) -> Any:
 def repair_json(text: str) -> dict[str, Any]:
     """The object that almost-JSON was meant to be: cut off, unquoted, with stray commas or prose around it.
 
-    Raises Malformed where no object comes out.
+    Reads at most 16,384 characters from the first brace on. Raises Malformed where no object comes out.
     """
+    start = text.find("{")
+    almost = text[start : start + _LONGEST_REPAIR] if start >= 0 else ""
+    if max(accumulate((character in "{[") - (character in "}]") for character in almost), default=0) > _DEEPEST_REPAIR:
+        raise Malformed("The reply nests too deeply to be repaired.")
     try:
-        value = json_repair.loads(text)
+        value = json_repair.loads(almost)
     except Exception as error:  # the library promises nothing for hostile text
         raise Malformed("The reply can't be read as JSON, even repaired.") from error
     found = next((item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)), None)
