@@ -18,8 +18,19 @@ from convmem.core import Message
 _VARIABLE = re.compile(r"\{\{(<?)(\w+)>?\}\}")
 
 _CONTROL_NAMES = "s|bos|eos|pad|unk|mask|think|tool_call|tool_response|start_of_turn|end_of_turn|image|audio|<SYS"
-CONTROL_TOKEN = re.compile(rf"<(?=/?[|｜]|/?(?:{_CONTROL_NAMES})>)|\[(?=/?(?:INST|[A-Z]+_[A-Z]+)\])|[|｜](?=>)")
-"""First characters of what some model's tokenizer takes for a control token: ``<|im_end|>``, ``</s>``, ``[INST]``."""
+_CONTROL_TOKENS = [
+    re.compile(pattern)
+    for pattern in (
+        rf"<(?=/?[|｜]|/?(?:{_CONTROL_NAMES})>)",
+        r"\[(?=/?(?:INST|[A-Z]+_[A-Z]+)\])",
+        r"\|(?=>)",
+        "｜(?=>)",
+    )
+]
+"""First characters of what some model's tokenizer takes for a control token: ``<|im_end|>``, ``</s>``, ``[INST]``.
+
+Apart, since a pattern that begins with one character runs forty times as fast as their union.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +50,7 @@ class Template:
         """The messages with every variable filled in. Raises KeyError for a variable that is not given."""
 
         def fill(part: str) -> str:
-            return _VARIABLE.sub(lambda m: (fence(m[2], variables[m[2]]) if m[1] else variables[m[2]]), part)
+            return _VARIABLE.sub(lambda m: fence(m[2], variables[m[2]]) if m[1] else variables[m[2]], part)
 
         system = (Message("system", fill(self.system)),) if self.system else ()
         return (*system, Message("user", fill(self.user)))
@@ -60,7 +71,9 @@ def fence(tag: str, text: str) -> str:
 
 def neutralize(text: str) -> str:
     """``text`` with a space after the first character of anything that a model may take for a control token."""
-    return CONTROL_TOKEN.sub(lambda m: m[0] + " ", text)
+    for start in _CONTROL_TOKENS:
+        text = start.sub(lambda m: m[0] + " ", text)
+    return text
 
 
 @cache

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import ParamSpec
 
-from convmem.core import CallFailed, Message, Piece, ReplySlice, Span, Tokenizer
+from convmem.core import CallFailed, Message, Piece, Span, Tokenizer
 from convmem.document import Document
 from convmem.model import Cache
-from convmem.prompts import CONTROL_TOKEN, Template, neutralize
+from convmem.prompts import Template, neutralize
 from convmem.trace import Trace
 
 MESSAGE_TOKENS = 16
@@ -39,13 +39,11 @@ class Texts:
 
     def of(self, piece: Piece) -> str:
         """The text of ``piece``. Raises CallFailed for a slice of a reply that is not stored."""
-        match piece:
-            case str():
-                return piece
-            case Span():
-                return self._document.text(piece)
-            case ReplySlice(node, start, end):
-                return self._reply(node)[start:end]
+        if isinstance(piece, str):
+            return piece
+        if isinstance(piece, Span):
+            return self._document.text(piece)
+        return self._reply(piece.node)[piece.start : piece.end]
 
     def fill(self, variables: Variables) -> dict[str, str]:
         """Every variable as text."""
@@ -116,9 +114,10 @@ class Meter:
 
     def _count_span(self, span: Span) -> int:
         text = self._document.text(span)
-        if CONTROL_TOKEN.search(text):
-            return self._tokenizer.count(neutralize(text))  # as the prompt will have it
-        return self._document.count(span, self._tokenizer) if self._offsets else self._tokenizer.count(text)
+        sent = neutralize(text)
+        if self._offsets and sent == text:
+            return self._document.count(span, self._tokenizer)
+        return self._tokenizer.count(sent)
 
     def _count_frame(self, template: Template, names: tuple[str, ...]) -> tuple[int, dict[str, int]]:
         """The tokens of the template around its variables, and how often it uses each."""
