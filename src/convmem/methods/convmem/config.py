@@ -35,6 +35,7 @@ class Config(MethodConfig):
             "evidence": None,
             "overlap": "boundary",
             "filter": True,
+            "final": "passages",
             "one_call_tokens": 8_000,
         },
     }
@@ -84,6 +85,8 @@ class Config(MethodConfig):
     """A layer that shrinks its input by less is followed by a tighter one: S = W, then shorter replies."""
     answer_tokens: int = Field(300, ge=1)
     """The longest sub-answer and the longest answer, in tokens."""
+    final: Literal["sub_answers", "passages"] = "sub_answers"
+    """What the final call reads besides Q: the sub-answers (eq. 7), or what all channels kept of the document."""
     one_call_tokens: int = Field(0, ge=0)
     """A document of at most so many tokens, and that fits the model's context, is read in one call; 0: never."""
 

@@ -77,7 +77,11 @@ def estimate(config: Config, document: Document, facts: Facts, question: str) ->
         decomposing * frame("decompose")
         + sum(layer.prompt_tokens for layer in layers)
         + channels * (memory + frame("sub_answer"))
-        + frame("answer") + channels * (asked + ANSWER_TOKENS)
+        + (
+            frame("answer") + channels * (asked + ANSWER_TOKENS)
+            if settled.final == "sub_answers"
+            else memory + frame("direct")
+        )
     )  # fmt: skip
     calls = decomposing + sum(layer.calls for layer in layers) + channels + 1
     replies += decomposing * DECOMPOSITION_TOKENS + (channels + 1) * ANSWER_TOKENS

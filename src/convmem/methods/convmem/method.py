@@ -8,8 +8,8 @@ evidence travel verbatim to the end; a complex question is split into sub-questi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from convmem.core import (
@@ -55,6 +55,26 @@ Scan = Sequence["asyncio.Task[list[Reading]]"]
 EMPTY = "(nothing)"
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a channel keeps of the document: its summaries H^(L,c), and its residual buffer B^(c) in passages."""
+
+    summaries: Sequence[Note]
+    direct: Sequence[Note] = ()
+
+
+def joined(memories: Sequence[Memory]) -> Memory:
+    """What all channels keep, in the document's order, nothing twice."""
+
+    def once(notes: Iterable[Note]) -> list[Note]:
+        return sorted({(n.evidence.spans, n.evidence.text): n for n in notes}.values(), key=lambda n: n.evidence.spans)
+
+    return Memory(
+        once(note for memory in memories for note in memory.summaries),
+        once(note for memory in memories for note in memory.direct),
+    )
+
+
 class ConvMem(Method[Config]):
     """Convolutional memory: METHODS sections 1 and 2."""
 
@@ -79,8 +99,11 @@ class ConvMem(Method[Config]):
         if unread:
             end = "budget" if isinstance(next(iter(unread.values())), BudgetExhausted) else "deadline"
             run.warn(f"The {end} ended reading after {len(windows) - len(unread):,} of {len(windows):,} windows.")
-        findings = [channel.result() for channel in channels]
-        answer = await combine(question, findings, run, reply_tokens=config.answer_tokens)
+        memories, findings = zip(*(channel.result() for channel in channels), strict=True)
+        if config.final == "sub_answers":
+            answer = await combine(question, findings, run, reply_tokens=config.answer_tokens)
+        else:
+            answer = await self._answer(joined(memories), SubQuestion("", question), config, run, most, role="direct")
         return self.conclude(run, config, answer, findings, windows=len(windows))
 
     async def _channels(self, question: str, config: Settled, run: Run) -> Sequence[SubQuestion]:
@@ -121,18 +144,21 @@ class ConvMem(Method[Config]):
 
     async def _channel(
         self, question: SubQuestion, scan: Scan, config: Settled, run: Run, tasks: asyncio.TaskGroup, most: int | None
-    ) -> Finding:
-        """One channel to its sub-answer, whose prompt has at most ``most`` tokens.
+    ) -> tuple[Memory, Finding]:
+        """One channel: what it keeps of the document, and its sub-answer a^(c) (eq. 6)."""
+        memory = await self._remember(question, scan, config, run, tasks)
+        return memory, await self._answer(memory, question, config, run, most)
 
-        H^(L,c) by eq. (2) and (5), B^(c) by eq. (3), a^(c) by eq. (6).
-        """
-        answer = partial(answer_from, question=question, run=run, reply_tokens=config.answer_tokens, most=most)
+    async def _remember(
+        self, question: SubQuestion, scan: Scan, config: Settled, run: Run, tasks: asyncio.TaskGroup
+    ) -> Memory:
+        """H^(L,c) by eq. (2) and (5), and B^(c) by eq. (3)."""
         outputs = self._outputs(question, scan, config, run)
         if config.evidence == "windows":
-            memory, cut = fit([note async for output in outputs for note in output.notes], config.buffer_tokens)
+            kept, cut = fit([note async for output in outputs for note in output.notes], config.buffer_tokens)
             if cut:
                 run.cut("windows beyond the evidence that fits", cut)
-            return await answer(memory, [])
+            return Memory(kept)
         layer0 = Layer(0, config.window, config.stride, config.summary_tokens)
         convolution = Convolution(
             question, run, tasks, layer0, max_layers=config.max_layers, min_shrink=config.min_shrink
@@ -140,10 +166,19 @@ class ConvMem(Method[Config]):
         if config.skip == "matched":
             skipped = await self._skipped(question, scan, config, run)
             summaries = await convolution.condense(outputs, config.window + sum(note.tokens for note in skipped))
-            return await answer(summaries, [])
+            return Memory(summaries)
         summaries = await convolution.condense(outputs, config.window)
         direct = await self._skipped(question, scan, config, run) if config.skip == "on" else []
-        return await answer(summaries, direct)
+        return Memory(summaries, direct)
+
+    async def _answer(
+        self, memory: Memory, question: SubQuestion, config: Settled, run: Run, most: int | None,
+        role: str = "sub_answer",
+    ) -> Finding:  # fmt: skip
+        """The answer to a question from a memory, by a prompt of at most ``most`` tokens."""
+        return await answer_from(
+            memory.summaries, memory.direct, question, run, role=role, reply_tokens=config.answer_tokens, most=most
+        )
 
     async def _outputs(self, question: SubQuestion, scan: Scan, config: Settled, run: Run) -> AsyncIterator[Output]:
         """H^(0,c), window by window in the document's order (eq. 2)."""
@@ -198,6 +233,8 @@ def _set_aside(channels: int, config: Settled, run: Run) -> int | None:
     tokenizer = run.model("sub_answer").tokenizer or run.tokenizer
     counted = 1 if tokenizer.exact else 1 + ESTIMATE_MARGIN
     final = round(counted * (PROMPT_TOKENS + channels * reply)) + reply
+    if config.final == "passages":  # as long as a sub-answer's prompt
+        final, channels = 0, channels + 1
     wanted = final + channels * (round(counted * (PROMPT_TOKENS + config.memory_tokens)) + reply)
     aside = min(wanted, budget // 2)
     most = int(((aside - final) / channels - reply) / counted)
