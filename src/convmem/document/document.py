@@ -96,7 +96,7 @@ class Document:
         return Location(source.name, *inside, line=source.line(inside.start), page=source.page(inside.start))
 
     def sentences(self, span: Span) -> Iterator[Span]:
-        """The sentences in ``span``, without the white space around them; the first and last as far as they lie in it."""
+        """The sentences in ``span``, cut at its ends, without the white space around them."""
         for start, source in self._touching(span):
             for sentence in segment.sentences(source.text, *_inside(span, (start, source))):
                 yield Span(start + sentence.start, start + sentence.end)

@@ -103,7 +103,8 @@ def _starts(text: str) -> NDArray[np.uint32]:
         per_token[_LOWER] = _FOREIGN
     tokens = np.maximum(np.ceil(letters / per_token[kinds] - 0.25), 1).astype(np.int64)
     nth = np.arange(tokens.sum()) - np.repeat(np.cumsum(tokens) - tokens, tokens)
-    return (np.repeat(runs, tokens) + nth * np.repeat(lengths, tokens) // np.repeat(tokens, tokens)).astype(np.uint32)
+    starts: NDArray[np.int64] = np.repeat(runs, tokens) + nth * np.repeat(lengths, tokens) // np.repeat(tokens, tokens)
+    return starts.astype(np.uint32)
 
 
 @cache

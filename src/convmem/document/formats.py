@@ -21,7 +21,7 @@ from convmem.document.encoding import NotText, decode, replace_surrogates
 _LARGEST_UNPACKED = 1 << 30
 """Bytes that the parts of a zipped format may have together."""
 
-_DECLARED_CHARSET = re.compile(rb"""<(?:meta|\?xml)\b[^>]{0,200}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.I)
+_DECLARED_CHARSET = re.compile(rb"""(?i)<(?:meta|\?xml)\b[^>]{0,200}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
 _HEAD = 2_048
 
 _PDFIUM = threading.Lock()
@@ -93,7 +93,7 @@ def _docx(name: str, data: bytes) -> Extracted:
         from markitdown.converters import DocxConverter
 
         _check_size(name, data)
-        return str(DocxConverter().convert(io.BytesIO(data), StreamInfo(extension=".docx")).markdown)
+        return str(DocxConverter().convert(io.BytesIO(data), StreamInfo()).markdown)  # type: ignore[no-untyped-call]
 
     return Extracted(_converted(name, "a DOCX file", convert))
 
@@ -104,7 +104,7 @@ def _epub(name: str, data: bytes) -> Extracted:
         from markitdown.converters import EpubConverter
 
         _check_size(name, data)
-        return str(EpubConverter().convert(io.BytesIO(data), StreamInfo(extension=".epub")).markdown)
+        return str(EpubConverter().convert(io.BytesIO(data), StreamInfo()).markdown)  # type: ignore[no-untyped-call]
 
     return Extracted(_converted(name, "an EPUB file", convert))
 
@@ -117,7 +117,7 @@ def _converted(name: str, kind: str, convert: Callable[[], str]) -> str:
             return replace_surrogates(convert())
     except InputError:
         raise
-    except Exception as error:  # noqa: BLE001  parsers raise whatever broken input leads them to
+    except Exception as error:  # parsers raise whatever broken input leads them to
         raise InputError(f"{name} can't be read as {kind}: it is damaged, or of another format.") from error
 
 
@@ -172,7 +172,7 @@ def _sniff(data: bytes) -> Callable[[str, bytes], Extracted]:
         return _pdf
     if data.startswith(b"PK\x03\x04"):
         return _epub if b"application/epub+zip" in data[:_HEAD] else _docx if b"word/document.xml" in data else _plain
-    if re.match(rb"\s*(?:<!doctype html|<html)\b", data[:_HEAD], re.I):
+    if re.match(rb"\s*(?:<!doctype html|<html)\b", data[:_HEAD], re.IGNORECASE):
         return _html
     return _plain
 

@@ -66,6 +66,8 @@ def read_paths(
 
 def _expand(given: str) -> Iterator[_Entry]:
     """The files that one argument stands for, sorted."""
+    if "\0" in given:
+        raise InputError("A path can't have a null character in it: check the arguments.")
     path = Path(given)
     if given != STDIN and path.is_dir():
         root = path.resolve()
@@ -75,7 +77,7 @@ def _expand(given: str) -> Iterator[_Entry]:
         for file in files:
             yield _Entry(str(root.name / file.relative_to(path)), file, named=False)
     elif given != STDIN and not os.path.lexists(path) and glob.has_magic(given):
-        matches = [Path(match) for match in sorted(glob.glob(given, recursive=True))]
+        matches = [Path(match) for match in sorted(glob.glob(given, recursive=True))]  # noqa: PTH207  takes absolute patterns
         files = [match for match in matches if not match.is_dir()]
         if not files:
             raise InputError(f"No file matches {given}: check the pattern and the directory that it starts from.")
@@ -108,8 +110,8 @@ def _contents(entry: _Entry) -> bytes:
         raise InputError(f"There is no file {entry.name}: check the path.") from None
     except PermissionError:
         raise InputError(f"{entry.name} can't be read: check its permissions.") from None
-    except (OSError, ValueError) as error:  # ValueError: a path with a null character
-        raise InputError(f"{entry.name} can't be read ({getattr(error, 'strerror', None) or error}).") from None
+    except OSError as error:
+        raise InputError(f"{entry.name} can't be read ({error.strerror}): check the path.") from None
     return _checked(entry.name, data)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from convmem.core import Span
 
@@ -30,15 +31,18 @@ _SENTENCE = re.compile(
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n\s{0,64}")
 _LOOKAHEAD = 16
 
-_NEVER_LAST = frozenset(
-    "adm approx capt cf col dr e.g eds esp fig figs gen gov hon i.e lt maj messrs mr mrs ms mt nr pres prof rep rev sen"
-    " sgt st viz vs bzw d.h z.b".split()
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NEVER_LAST = _words(
+    "adm approx capt cf col dr e.g eds esp fig figs gen gov hon i.e lt maj messrs mr mrs ms mt nr pres prof rep rev"
+    " sen sgt st viz vs bzw d.h z.b"
 )
-_RARELY_LAST = frozenset("al assn ave bros co corp dept ed est etc inc jr ltd sr univ usw".split())
-_BEFORE_A_NUMBER = frozenset("art ca ch chap eq no nos op p pp sec vol vols".split())
-_OPENERS = frozenset(
-    "A After All An As At But For He Her His I In It Its No On She That The Then There They We".split()
-)
+_RARELY_LAST = _words("al assn ave bros co corp dept ed est etc inc jr ltd sr univ usw")
+_BEFORE_A_NUMBER = _words("art ca ch chap eq no nos op p pp sec vol vols")
+_OPENERS = _words("A After All An As At But For He Her His I In It Its No On She That The Then There They We")
 _WORD_BEFORE = re.compile(r"[^\W\d_](?:[\w.]*[^\W_])?\Z")
 _WORD_AFTER = re.compile(r"\s*[\"'“‘«(\[*_]*(\w*)")
 _LIST_NUMBER = re.compile(r"(?:\A|\n)[ \t>]*\d{1,3}\Z")
@@ -52,7 +56,7 @@ _LONG_LINE = 400
 
 def sentences(text: str, start: int, end: int) -> Iterator[Span]:
     """The sentences of ``text[start:end]``, without the white space around them."""
-    for boundary in (*boundaries(text, start, end), end):
+    for boundary in chain(boundaries(text, start, end), (end,)):
         first = _after_space(text, start, boundary)
         last = first + len(text[first:boundary].rstrip())
         if first < last:

@@ -31,7 +31,7 @@ _SEAM = re.compile(r"(?<=[^\W\d_])[ \n，。、](?=[^\W\d_])|(?<=\n)(?=\S)")
 _SEAM_REACH = 2_048
 
 
-class UnknownVocabulary(ConvMemError):  # noqa: N818
+class UnknownVocabulary(ConvMemError):
     """A GGUF file whose tokenizer can't be reproduced here; an estimate can stand in for it."""
 
 
@@ -136,9 +136,9 @@ class GgufTokenizer(VocabularyTokenizer):
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
             ]
         )
-        types = metadata.get("token_type", [])
+        kinds = metadata.get("token_type", [])
         pipeline.add_tokens(
-            [AddedToken(token, normalized=False) for token, kind in zip(tokens, types) if kind == _USER_DEFINED]
+            [AddedToken(tokens[at], normalized=False) for at, kind in enumerate(kinds) if kind == _USER_DEFINED]
         )
         digest = hashlib.sha256("\0".join((pre, *tokens, "", *merges)).encode())
         super().__init__(pipeline, "gguf:" + digest.hexdigest())

@@ -60,7 +60,7 @@ class Windows(Sequence[Window]):
 
 
 def stride_starts(n: int, window: int, stride: int) -> list[tuple[int, int]]:
-    """The windows over ``n`` tokens as ``[start, end)``: M₀ = ⌈max(n − W, 0) / S⌉ + 1 of them, the last clipped at ``n``.
+    """The windows over ``n`` tokens as ``[start, end)``, M₀ = ⌈max(n − W, 0) / S⌉ + 1 of them, the last clipped.
 
     ``window`` W and ``stride`` S are in tokens. Raises InputError where S > W or one of them is not positive.
     """
@@ -137,7 +137,7 @@ def _cut(document: Document, low: int, high: int) -> tuple[int, bool]:
 
 
 def _overlapping(document: Document, start: int, end: int, earliest: int) -> int:
-    """Where the window after one that cut a sentence at ``end`` begins: with the sentence, or a word near ``earliest``."""
+    """Where the window after a sentence cut at ``end`` begins: with the sentence, or a word near ``earliest``."""
     sentence = document.widen_to_sentences(Span(end - 1, end)).start
     if sentence < earliest:
         sentence = earliest + document.text(Span(earliest, end)).find(" ") + 1
