@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import sys
 import traceback
@@ -30,7 +29,6 @@ from convmem.settings import refuse_unknown
 [UsageError] = typer.BadParameter.__bases__  # typer's public name for what it refuses
 
 INTERRUPTED = 130
-BROKEN_PIPE = 141
 
 app = typer.Typer(
     name="convmem",
@@ -126,8 +124,9 @@ def ask(
     notes = Notes(quiet)
     document = Document.from_paths(files)
     store = Cache.temporary() if no_cache else None
+    watch = Watch(notes)
     try:
-        with Watch(notes) as watch:
+        with watch:
             answer = api.ask(
                 document,
                 question,
@@ -135,14 +134,15 @@ def ask(
                 cache=store or True,
                 **_settings(model, changes, method=method, preset=preset, budget=budget, seed=seed),
             )
+        put(json.dumps(api.answer_json(answer), indent=2) if as_json else answer.text)
+        report(answer, notes)
     except KeyboardInterrupt:
         notes.say("Stopped." if no_cache else "Stopped. Finished calls are stored; run the same command to resume.")
         raise typer.Exit(INTERRUPTED) from None
-    put(json.dumps(api.answer_json(answer), indent=2) if as_json else answer.text)
-    report(answer, notes)
-    if trace:
-        tracefile.write(trace, answer.trace, document, store or Cache.shared())
-        notes.say(f"Wrote {trace}.", style="dim")
+    finally:  # a run that failed is the one to look at
+        if trace and watch.trace is not None:
+            tracefile.write(trace, watch.trace, document, store or Cache.shared())
+            notes.say(f"Wrote {trace}.", style="dim")
 
 
 @app.command(no_args_is_help=True)
@@ -240,9 +240,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         code = app(given, standalone_mode=False)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
-        code = BROKEN_PIPE
     except Exception as error:  # noqa: BLE001 - whatever it is, a person reads one sentence
         if "--debug" in given:
             traceback.print_exc()

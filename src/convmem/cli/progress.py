@@ -16,20 +16,25 @@ from rich.text import Text
 from convmem.cli.report import plan_line
 from convmem.cli.terminal import Notes, counted, one_line, tokens
 from convmem.core import BestAnswer, CallEnded, CallStarted, Downloading, Event, EvidenceFound, LayerStarted, Planned
+from convmem.trace import Trace
 
 MEGABYTE = 1_000_000
+
+_BESIDE = {"decompose", "sub_answer", "answer", "direct"}
+"""Roles whose calls belong to no layer."""
 
 
 class Watch:
     """``with Watch(notes) as watch`` shows the events that ``watch`` is called with, until the block ends.
 
-    Where nothing that moves can be shown, it says the plan and stays silent.
+    Where nothing that moves can be shown, it says the plan and stays silent. ``trace`` is the run's, once it has begun.
     """
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
         self.evidence = self.spent = self.in_flight = 0
         self.best = ""
+        self.trace: Trace | None = None
         self._layers: dict[int, TaskID] = {}
         self._bars = Progress(
             TextColumn("{task.description}"),
@@ -42,8 +47,6 @@ class Watch:
         self._live = Live(console=notes.console, get_renderable=self._render, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
-        if self.notes.live:
-            self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -53,9 +56,12 @@ class Watch:
         """Take in one event."""
         match event:
             case Downloading(done, total):
+                self._show()
                 self._bars.update(self._download, completed=done // MEGABYTE, total=total // MEGABYTE, visible=True)
-            case Planned(plan):
+            case Planned(plan, trace):
+                self.trace = trace
                 self.notes.say(plan_line(plan), style="dim")
+                self._show()
             case LayerStarted(layer, calls):
                 task = self._layer(layer)
                 self._bars.update(task, total=(self._bars.tasks[task].total or 0) + calls)
@@ -64,13 +70,18 @@ class Watch:
             case CallEnded():
                 self.in_flight -= not event.cached
                 self.spent += event.prompt_tokens + event.completion_tokens
-                self._bars.advance(self._layer(event.layer))
+                if event.role not in _BESIDE:
+                    self._bars.advance(self._layer(event.layer))
             case EvidenceFound():
                 self.evidence += 1
             case BestAnswer(text):
                 self.best = text
             case _:
                 pass
+
+    def _show(self) -> None:
+        if self.notes.live:
+            self._live.start()
 
     def _layer(self, layer: int) -> TaskID:
         if layer not in self._layers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -55,7 +56,7 @@ def reference() -> str:
 
 def _method(method: type[Method[Any]]) -> str:
     presets = tuple(method.Config.presets)
-    return _section(f"The method `{method.name}`", method.Config, presets, intro=method.summary)
+    return _section(f"The method `{method.name}`", method.Config, presets, intro=f"{method.summary.capitalize()}.")
 
 
 def _section(title: str, settings: type[BaseModel], presets: Sequence[str], intro: str = "") -> str:
@@ -91,7 +92,7 @@ def _kind(annotation: Any) -> str:
         return ", ".join(_kind(part) for part in get_args(annotation) if part is not NoneType)
     if get_origin(annotation) is Literal:
         return ", ".join(f"`{value}`" for value in get_args(annotation))
-    names = {int: "whole number", float: "number", bool: "`true`, `false`", str: "text", dict: "table"}
+    names = {int: "whole number", float: "number", bool: "`true`, `false`", str: "text", Path: "path", dict: "table"}
     return names.get(get_origin(annotation) or annotation, "list")
 
 
@@ -101,4 +102,4 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    put(reference().rstrip("\n"))
+    put(reference().removesuffix("\n"))

@@ -56,9 +56,9 @@ from convmem.core.span import Span, union
 
 __all__ = [
     "Answer", "BestAnswer", "BudgetExhausted", "Call", "CallEnded", "CallFailed", "CallStarted", "Citation",
-    "Completion", "ContextExceeded", "ConvMemError", "Coverage", "DeadlinePassed", "Done", "Downloading", "Event", "Evidence",
-    "EvidenceFound", "FailedWindow", "Fatal", "Finish", "InputError", "LayerPlan", "LayerStarted", "Ledger", "Location",
-    "Malformed", "Message", "Model", "ModelError", "Origin", "Piece", "Plan", "Planned", "RateLimited", "Relevance",
-    "ReplySlice", "Sampling", "Span", "Stopped", "SubAnswer", "TimedOut", "TokenLogprobs", "Tokenizer", "Totals",
-    "Transient", "Truncation", "Usage", "Warned", "WindowRead", "union",
+    "Completion", "ContextExceeded", "ConvMemError", "Coverage", "DeadlinePassed", "Done", "Downloading", "Event",
+    "Evidence", "EvidenceFound", "FailedWindow", "Fatal", "Finish", "InputError", "LayerPlan", "LayerStarted",
+    "Ledger", "Location", "Malformed", "Message", "Model", "ModelError", "Origin", "Piece", "Plan", "Planned",
+    "RateLimited", "Relevance", "ReplySlice", "Sampling", "Span", "Stopped", "SubAnswer", "TimedOut",
+    "TokenLogprobs", "Tokenizer", "Totals", "Transient", "Truncation", "Usage", "Warned", "WindowRead", "union",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from convmem.core.answer import Answer
 from convmem.core.evidence import Evidence, Relevance
@@ -20,9 +21,10 @@ class Downloading:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The run is about to start and is expected to cost this."""
+    """The run is about to start and is expected to cost this. ``trace`` is its ``convmem.trace.Trace``, still empty."""
 
     plan: Plan
+    trace: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,5 +95,14 @@ class Done:
 
 
 Event = (
-    Downloading | Planned | LayerStarted | CallStarted | CallEnded | WindowRead | EvidenceFound | BestAnswer | Warned | Done
+    Downloading
+    | Planned
+    | LayerStarted
+    | CallStarted
+    | CallEnded
+    | WindowRead
+    | EvidenceFound
+    | BestAnswer
+    | Warned
+    | Done
 )

@@ -10,7 +10,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -68,7 +68,7 @@ class MethodConfig(BaseModel):
             if first["type"] == "extra_forbidden":
                 raise InputError(f"There is no setting {field!r}; see docs/configuration.md.") from None
             said = first["msg"].removeprefix("Value error, ")
-            raise InputError(f"{field}: {said}." if field else said) from None
+            raise InputError(f"{field}: {said}." if field else f"{said[:1].upper()}{said[1:]}.") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +132,24 @@ class Method(ABC, Generic[C]):
         trace = Trace(
             question, method=self.name, config=self.config.model_dump(), model=models[""].identity, seed=settings.seed
         )
-        with nullcontext(cache) if cache else closing(Cache.shared()) as kept:
+        troubles: list[str] = []
+        with nullcontext(cache) if cache else closing(Cache.shared(troubles.append)) as kept:
             run = Run(
                 document, models, tokenizer=counter, trace=trace, cache=kept, settings=settings,
                 temperature=self.config.temperature, top_p=self.config.top_p,
             )  # fmt: skip
             if on_event:
                 run.subscribe(on_event)
-            run.emit(Planned(self.plan(document, facts_of(models[""], counter, settings), question)))
+            plan = self.plan(document, facts_of(models[""], counter, settings), question)
+            run.emit(Planned(plan, trace))
+            for warning in (*document.warnings, *troubles):
+                run.warn(warning)
             try:
                 answer = await self.solve(document, question, run)
             except* ConvMemError as group:
                 raise _first(group) from None
+            warnings = dict.fromkeys((*answer.warnings, *troubles))  # the cache may have met trouble late
+            answer = replace(answer, plan=plan, warnings=tuple(warnings))
             trace.finish(answer)
             run.emit(Done(answer))
         return answer
