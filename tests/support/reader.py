@@ -25,8 +25,9 @@ def read(request: Json) -> Reply:
     if '{"relevance"' in task:
         return {"relevance": _reading(1, text, question)["relevance"]}
     if '{"passages"' in task:
-        best = max(_passages(text), key=lambda passage: _shared(passage[1], question))
-        return {"passages": [best[0]], "answer": max(_sentences(best[1]), key=lambda s: _shared(s, question))}
+        said = [(number, sentence) for number, passage in _passages(text) for sentence in _sentences(passage)]
+        number, sentence = max(said, key=lambda each: _shared(each[1], question))
+        return {"passages": [number], "answer": sentence}
     if '{"findings"' in task:
         return {"findings": [1], "answer": text.partition("Answer: ")[2].partition("\n")[0]}
     if "Reply Yes or No" in task:
