@@ -70,7 +70,7 @@ def _parts(text: str) -> Iterator[str]:
     while len(text) - start > LONGEST_REQUEST:
         end = start + LONGEST_REQUEST
         cut = text.rfind(" ", start + 1, end)
-        while cut > 0 and not (text[cut - 1].isalnum() and text[cut + 1].isalnum()):
+        while cut > 0 and (text[cut - 1].isspace() or text[cut + 1].isspace()):
             cut = text.rfind(" ", start + 1, cut)
         yield text[start : cut if cut > 0 else end]
         start = cut if cut > 0 else end
