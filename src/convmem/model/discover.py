@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from convmem.core import Fatal, ModelError, Tokenizer
-from convmem.model.failure import failure, sentence
+from convmem.model.failure import failure
 from convmem.model.tokenize import ServerTokenizer
 from convmem.model.transport import Answer, Transport
 
 _SECONDS = 10.0
 _MOST_NAMES = 10
 _CONTEXT_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")
+UNNAMED = "default"
+"""What a model is called by a server that lists none."""
 _PROBE = "A short text, to see whether the tokenizer answers."
 
 
@@ -39,7 +41,7 @@ async def discover(transport: Transport, name: str | None) -> Served:
     if listing.status in (401, 403) or (listing.status >= 500 and listing.status != 501):
         raise Fatal(str(failure(listing, transport.url)))
     entries = _entries(listing)
-    entry = _choose(entries, name, transport.url, listing)
+    entry = _choose(entries, name, transport.url)
     name = name or str(entry["id"])
 
     settings = props.json() if isinstance(props, Answer) and props.status == 200 else None
@@ -56,14 +58,13 @@ async def discover(transport: Transport, name: str | None) -> Served:
     return Served(name, context)
 
 
-def _choose(entries: list[dict[str, Any]], name: str | None, url: str, listing: Answer) -> dict[str, Any]:
+def _choose(entries: list[dict[str, Any]], name: str | None, url: str) -> dict[str, Any]:
     if name is not None:
         return next((entry for entry in entries if entry["id"] == name), {})
     if len(entries) == 1:
         return entries[0]
-    if not entries:
-        said = "lists no model" if listing.status == 200 else f"does not list its models ({sentence(listing)})"
-        raise Fatal(f"The server at {url} {said}: name one as {url}#NAME.")
+    if not entries:  # servers of one model that don't list it take any name; one that doesn't says so at the first call
+        return {"id": UNNAMED}
     names = [entry["id"] for entry in entries[:_MOST_NAMES]]
     more = f" and {len(entries) - _MOST_NAMES} more" if len(entries) > _MOST_NAMES else ""
     raise Fatal(f"The server at {url} has several models: name one as {url}#NAME, of {', '.join(names)}{more}.")
