@@ -216,7 +216,7 @@ def _schema(cited: str) -> dict[str, Any]:
     numbers = {"type": "array", "items": {"type": "integer"}}
     return {
         "type": "object",
-        "properties": {cited: numbers, "answer": {"type": "string"}},
-        "required": [cited, "answer"],
+        "properties": {"answer": {"type": "string"}, cited: numbers},
+        "required": ["answer", cited],
         "additionalProperties": False,
     }
