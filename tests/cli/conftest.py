@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.support.reader import read
-from tests.support.server import ScriptedServer
 
 from convmem.cli.main import main
+from tests.support.reader import read
+from tests.support.server import ScriptedServer
 
 ARCHIVE = "\n\n".join(
     f"Chapter {n}. The keeper of lighthouse {n} was called Keeper{n}. It burned {n + 7} litres of oil a night."

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+
 from tests.cli.conftest import ARCHIVE, QUESTION
 from tests.support.reader import read
 from tests.support.server import Answer, ScriptedServer

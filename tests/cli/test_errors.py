@@ -3,6 +3,7 @@ import os
 import socket
 
 import pytest
+
 from tests.cli.conftest import QUESTION
 from tests.support.server import Answer, ScriptedServer
 
