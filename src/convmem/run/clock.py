@@ -44,6 +44,13 @@ class _EventLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._thread_ended)
         return future
 
+    async def shutdown_default_executor(self) -> None:
+        self.threads += 1  # the executor's threads are joined by another thread
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self.threads -= 1
+
     def _thread_ended(self, _: asyncio.Future[Any]) -> None:
         self.threads -= 1
 
