@@ -16,9 +16,9 @@ from benchmarks.pipeline import answer, document
 from benchmarks.server import server
 from convmem.model import Cache, Endpoint
 
-TOKENS = 500_000
+TOKENS = 250_000
 SLOTS = 16
-LATENCY = 0.25
+LATENCY = 1.0
 CHANNELS = 3
 
 

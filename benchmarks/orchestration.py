@@ -17,8 +17,11 @@ import aiohttp
 from benchmarks.pipeline import Recorder, answer, document
 from benchmarks.server import server
 from convmem import prompts
-from convmem.core import Call, Completion
+from convmem.core import Call, Completion, Usage
+from convmem.document import Document, EstimateTokenizer, stride_windows
 from convmem.model import Cache, Endpoint
+from convmem.run import Ask, Run
+from convmem.trace import Trace
 
 TOKENS = 250_000
 SLOTS = 16
@@ -79,6 +82,37 @@ def render(calls: Sequence[Call]) -> float:
     return time.process_time() - started
 
 
+class Instant(Endpoint):
+    """A model that takes no time at all."""
+
+    async def prepare(self) -> None:
+        pass
+
+    async def complete(self, call: Call) -> Completion:
+        return Completion("- " + "a fact " * 60, usage=Usage(0, 0, 100))
+
+
+async def run_alone(read: Document, count: int) -> float:
+    """CPU seconds of a run that makes as many calls on windows of the same size, without method and client."""
+    tokenizer = EstimateTokenizer()
+    windows = [window.span for window in stride_windows(read, tokenizer, 8_000, 1_600)]
+    asks = [
+        Ask(
+            template=prompts.load("summarize"),
+            variables={"window": (span,), "question": f"Who was number {number}?"},
+            parse=str,
+            max_tokens=100,
+            affinity=span,
+        )
+        for number in range(-(-count // len(windows)))
+        for span in windows
+    ][:count]
+    run = Run(read, {"": Instant("")}, tokenizer=tokenizer, trace=Trace("Who?"), cache=Cache.temporary())
+    started = time.process_time()
+    await asyncio.gather(*map(run.call, asks))
+    return time.process_time() - started
+
+
 async def main() -> None:
     read = document(TOKENS)
     with server() as url:
@@ -97,7 +131,8 @@ async def main() -> None:
         await endpoint.close()
         least = await bare(url, [body.encode() for body in bodies])
         stages = {"client": await client(url, calls), "cache": cache(calls), "prompts": render(calls)}
-    stages["method, trace, scheduling"] = whole - sum(stages.values())
+    stages["gate, slots, trace"] = await run_alone(read, len(calls)) - stages["cache"] - stages["prompts"]
+    stages["method"] = whole - sum(stages.values())
     print(f"{len(calls)} calls of {sum(map(len, bodies)) // len(bodies):,} characters; CPU ms per call:")
     for name, spent in {"bare aiohttp": least, "pipeline": whole, **stages}.items():
         print(f"  {name:<26}{1_000 * spent / len(calls):7.3f}")

@@ -13,7 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from subprocess import PIPE, Popen
 
-FIELDS = {"relevance": 1, "sub_questions": ["Who proposed it?", "When was it passed?", "Why?"], "keywords": []}
+FIELDS = {
+    "relevance": 1,
+    "sub_questions": ["Who proposed it?", "When was it passed?", "Why?"],
+    "keywords": [],
+    "answer": "The council.",
+    "passages": [1],
+    "findings": [1],
+}
 NOTES = "\n".join(f"- The council heard the report of district {n} and put it to the vote." for n in range(6))
 
 

@@ -38,7 +38,6 @@ from convmem.run.texts import Meter, Texts
 
 T = TypeVar("T")
 
-_SEEDS_A_SAMPLE = 1_000
 _GIVEN_UP = 3
 """So many calls given up before any was answered mean that nothing answers."""
 
@@ -144,7 +143,7 @@ class Caller:
             sampling=Sampling(ask.max_tokens, self._temperature, self._top_p, ask.top_logprobs),
             schema=ask.schema,
             channel=ask.channel,
-            seed=self._settings.seed + _SEEDS_A_SAMPLE * ask.sample + attempt,
+            seed=self._settings.seed,
             sample=ask.sample,
             attempt=attempt,
         )

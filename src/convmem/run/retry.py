@@ -25,7 +25,6 @@ async def persist(send: Callable[[], Awaitable[Completion]], retries: int, key: 
     limit and CallFailed where it was another; errors that no further try can mend are raised as they come.
     """
     failures: Counter[type[ModelError]] = Counter()
-    jitter = random.Random(key)
     while True:
         try:
             return await send()
@@ -35,7 +34,8 @@ async def persist(send: Callable[[], Awaitable[Completion]], retries: int, key: 
                 if isinstance(error, TimedOut):
                     raise
                 raise CallFailed(f"A call failed {failures.total()} times: {error}") from error
-            wait = min(_FIRST_WAIT * 2 ** (failures.total() - 1), _LONGEST_WAIT) * jitter.uniform(1, 1.5)
+            jitter = random.Random(f"{key}:{failures.total()}").uniform(1, 1.5)
+            wait = min(_FIRST_WAIT * 2 ** (failures.total() - 1), _LONGEST_WAIT) * jitter
             if isinstance(error, RateLimited) and error.retry_after is not None:
                 wait = min(error.retry_after, _LONGEST_OBEYED)
             await asyncio.sleep(wait)
