@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Self
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from convmem.bench.placement import Placement, Sizes, arrange
@@ -242,22 +243,30 @@ class _Composer:
         if placement == Placement() or not question.support:
             ranks = [rng.random() for _ in members]
             return [members[i] for i in sorted(range(len(members)), key=ranks.__getitem__)]
-        head = self._count(_head(len(members)))
-        support = range(len(question.supporting))
-        fillers = list(range(len(support), len(members)))
+        tokens, sizes = self._measured(question, members)
+        fillers = list(range(len(sizes), len(members)))
         rng.shuffle(fillers)
-        order = arrange(
-            {i: self._sizes(question, members[i], head) for i in support},
-            {i: members[i].tokens + head for i in fillers},
-            placement,
-            rng,
-        )
+        order = arrange(sizes, {i: tokens[i] for i in fillers}, placement, rng, lambda i: self._count(_head(i)))
         return [members[i] for i in order]
 
-    def _sizes(self, question: Question, member: _Member, head: int) -> Sizes:
-        unit = next(unit for unit in question.support if unit.paragraph == member.paragraph)
-        before = self._count(_body(member.passage)[: len(member.passage.title) + 1 + unit.span.start])
-        return Sizes(member.tokens + head, before + head, self._count(question.unit_text(unit)))
+    def _measured(self, question: Question, members: Sequence[_Member]) -> tuple[list[int], dict[int, Sizes]]:
+        """Tokens of each document without its heading, and the sizes of the supporting ones, which come first.
+
+        Measured within one text, since an estimate may depend on the whole.
+        """
+        documents = [_head(1) + _body(member.passage) + SEPARATOR for member in members]
+        starts = np.cumsum([0, *map(len, documents)])
+        offsets = self._tokenizer.offsets("".join(documents))
+        edges = np.searchsorted(offsets, starts)
+        heading = self._count(_head(1))
+        tokens = (np.diff(edges) - heading).tolist()
+        sizes: dict[int, Sizes] = {}
+        for i, number in enumerate(question.supporting):
+            unit = next(unit for unit in question.support if unit.paragraph == number)
+            text = starts[i + 1] - len(SEPARATOR) - len(question.paragraphs[number].text)
+            first, last = np.searchsorted(offsets, [text + unit.span.start, text + unit.span.end]).tolist()
+            sizes[i] = Sizes(tokens[i], first - int(edges[i]) - heading, last - first)
+        return tokens, sizes
 
     def _render(self, question: Question, order: Sequence[_Member]) -> tuple[str, tuple[PlacedUnit, ...]]:
         blocks: list[str] = []

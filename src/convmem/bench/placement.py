@@ -7,7 +7,7 @@ sequential reader's chunks do.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from random import Random
 from typing import Literal, NamedTuple, cast, get_args
@@ -57,17 +57,24 @@ class Placement:
 
 
 class Sizes(NamedTuple):
-    """Tokens of a supporting block, and of its part before and within the unit that is placed."""
+    """Tokens of a supporting document without its heading, of its part before the unit that is placed, and of that."""
 
-    block: int
+    document: int
     before: int
     unit: int
 
 
-def arrange(supports: Mapping[int, Sizes], fillers: Mapping[int, int], placement: Placement, rng: Random) -> list[int]:
-    """All keys in the order of the context; ``supports`` come by hop, ``fillers`` (key: tokens) already shuffled.
+def arrange(
+    supports: Mapping[int, Sizes],
+    fillers: Mapping[int, int],
+    placement: Placement,
+    rng: Random,
+    heading: Callable[[int], int],
+) -> list[int]:
+    """All keys in the order of the context.
 
-    Raises InputError where the context is too short for the placement.
+    ``supports`` come by hop; ``fillers`` (key: tokens without heading) already shuffled; ``heading`` gives the tokens
+    of the heading of the document at a position from 1. Raises InputError where the context is too short.
     """
     keys = list(supports)
     if placement.order == "any":
@@ -76,10 +83,28 @@ def arrange(supports: Mapping[int, Sizes], fillers: Mapping[int, int], placement
         keys.reverse()
     if placement.where in ("natural", "early", "late"):
         return _by_number(keys, list(fillers), placement.where, rng)
-    usual = sum(fillers.values()) // max(1, len(fillers))
-    total = sum(size.block for size in supports.values()) + usual * max(0, len(fillers) - _SPARE)
+    usual = sum(fillers.values()) // max(1, len(fillers)) + heading(1)
+    total = sum(size.document for size in supports.values()) + usual * max(0, len(fillers) - _SPARE)
     targets = _targets([supports[key] for key in keys], total, placement, rng)
-    return _by_token(keys, targets, supports, fillers, usual)
+    order: list[int] = []
+    rest = dict(fillers)
+    at = 0
+
+    def put(key: int, tokens: int) -> None:
+        nonlocal at
+        order.append(key)
+        at += heading(len(order)) + tokens
+
+    for key, target in zip(keys, targets, strict=True):
+        for filler, tokens in list(rest.items()):
+            if target - at < 2 * usual:
+                break
+            if target - at - tokens >= usual:
+                put(filler, rest.pop(filler))
+        for filler in _closest(rest, target - at, heading(len(order) + 1)):
+            put(filler, rest.pop(filler))
+        put(key, supports[key].document)
+    return [*order, *rest]
 
 
 def _by_number(keys: Sequence[int], fillers: list[int], where: Where, rng: Random) -> list[int]:
@@ -93,11 +118,11 @@ def _by_number(keys: Sequence[int], fillers: list[int], where: Where, rng: Rando
 
 
 def _targets(sizes: Sequence[Sizes], total: int, placement: Placement, rng: Random) -> list[int]:
-    """The token at which each block should start, ascending; all blocks end within ``total``."""
+    """The token at which the text after each heading should start, ascending; all of it within ``total``."""
     window = placement.window
     if placement.where == "gap":
         reach = (len(sizes) - 1) * placement.gap * window
-        room = total - reach - max(size.block for size in sizes)
+        room = total - reach - max(size.document for size in sizes)
         if room < 0:
             raise InputError(
                 f"Supporting paragraphs {placement.gap} windows of {window:,} tokens apart need more than {reach:,} "
@@ -116,35 +141,14 @@ def _targets(sizes: Sequence[Sizes], total: int, placement: Placement, rng: Rand
     return [centre - size.before - size.unit // 2 for centre, size in zip(chosen, sizes, strict=True)]
 
 
-def _by_token(
-    keys: Sequence[int], targets: Sequence[int], supports: Mapping[int, Sizes], fillers: Mapping[int, int], usual: int
-) -> list[int]:
-    """Fillers in order up to about ``usual`` tokens before each target, then the one or two that come closest to it."""
-    rest = dict(fillers)
-    order: list[int] = []
-    at = 0
-    for key, target in zip(keys, targets, strict=True):
-        for filler, size in list(rest.items()):
-            if target - at < 2 * usual:
-                break
-            if target - at - size >= usual:
-                order.append(filler)
-                at += rest.pop(filler)
-        for filler in _closest(rest, target - at):
-            order.append(filler)
-            at += rest.pop(filler)
-        order.append(key)
-        at += supports[key].block
-    return [*order, *rest]
-
-
-def _closest(fillers: Mapping[int, int], tokens: int) -> tuple[int, ...]:
-    """The none, one or two fillers whose sizes add up closest to ``tokens``."""
+def _closest(fillers: Mapping[int, int], tokens: int, heading: int) -> tuple[int, ...]:
+    """The none, one or two fillers that, with their headings and the next one's, come closest to ``tokens``."""
     by_size = sorted(fillers, key=lambda key: fillers[key])
-    sizes = [fillers[key] for key in by_size]
-    best: tuple[int, tuple[int, ...]] = (abs(tokens), ())
+    sizes = [fillers[key] + heading for key in by_size]
+    missing = tokens - heading
+    best: tuple[int, tuple[int, ...]] = (abs(missing), ())
     for i, size in enumerate(sizes):
-        best = min(best, (abs(tokens - size), (i,)))
-        j = bisect.bisect_left(sizes, tokens - size, lo=i + 1)
-        best = min([best, *((abs(tokens - size - sizes[k]), (i, k)) for k in (j - 1, j) if i < k < len(sizes))])
+        best = min(best, (abs(missing - size), (i,)))
+        j = bisect.bisect_left(sizes, missing - size, lo=i + 1)
+        best = min([best, *((abs(missing - size - sizes[k]), (i, k)) for k in (j - 1, j) if i < k < len(sizes))])
     return tuple(by_size[i] for i in best[1])

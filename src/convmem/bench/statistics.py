@@ -128,8 +128,13 @@ def _resampled(table: Values, seed: int) -> Values:
     rng = np.random.default_rng(seed)
     size = max(1, _BLOCK // count)
     blocks = [min(size, RESAMPLES - start) for start in range(0, RESAMPLES, size)]
-    drawn = (rng.multinomial(count, [1 / count] * count, block).astype(np.float64) for block in blocks)
-    return np.concatenate([_weigh(table, times) for times in drawn])
+    return np.concatenate([_weigh(table, _times_drawn(rng, block, count)) for block in blocks])
+
+
+def _times_drawn(rng: np.random.Generator, resamples: int, count: int) -> Values:
+    """(resamples, questions): how often each of ``count`` questions is among ``count`` draws with replacement."""
+    drawn = rng.integers(0, count, (resamples, count)) + count * np.arange(resamples)[:, None]
+    return np.bincount(drawn.ravel(), minlength=resamples * count).reshape(resamples, count).astype(np.float64)
 
 
 def _weigh(table: Values, weights: Values) -> Values:
