@@ -148,7 +148,16 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "model": answer.model,
         "seed": answer.seed,
         "warnings": list(answer.warnings),
-        "plan": answer.plan and asdict(answer.plan),
+        "plan": answer.plan and plan_json(answer.plan),
+    }
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """What ``convmem plan --json`` prints."""
+    return {
+        **asdict(plan),
+        "layers": [asdict(layer) for layer in plan.layers],
+        "assumptions": list(plan.assumptions),
     }
 
 

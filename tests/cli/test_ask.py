@@ -12,7 +12,7 @@ SMALL = ("--set", "window=300", "--set", "stride=300", "--set", "one_call_tokens
 def test_the_answer_alone_is_on_standard_output(convmem, server):
     done = convmem("ask", "archive.txt", QUESTION, *SMALL)
     assert done.code == 0
-    assert done.out.strip() and "Keeper77" in done.out and "[1]" not in done.out
+    assert "Keeper77" in done.out and "archive.txt" not in done.out
     assert "archive.txt, line" in done.err and "Keeper77" in done.err
     assert "calls" in done.err and "prompt tokens" in done.err
 
@@ -83,7 +83,8 @@ def test_trace_is_written(convmem, server, home, suffix):
     assert done.code == 0
     content = (home / f"out.{suffix}").read_text("utf-8")
     if suffix == "json":
-        assert len(json.loads(content)["nodes"]) == len(server.requests)
+        trace = json.loads(content)
+        assert trace["replies"] and {node["key"] for node in trace["nodes"]} == set(trace["replies"])
     else:
         assert content.startswith("<!doctype html>")
     assert [path.name for path in home.iterdir() if path.name.startswith(".")] == []

@@ -18,7 +18,9 @@ def one_sentence(done, code):
 @pytest.mark.parametrize(
     "arguments, named",
     [
-        (["ask"], None),
+        (["ask"], "file"),
+        (["plan"], "FILE"),
+        (["cache"], "command"),
         (["ask", QUESTION], "file"),
         (["ask", "archive.txt"], "question"),
         (["ask", "archive.txt", "archive.txt"], "question"),
@@ -58,10 +60,7 @@ def test_a_wrong_command_or_input_is_one_sentence_and_exit_code_2(convmem, serve
     (home / "broken.pdf").write_bytes(b"%PDF-1.7 no more")
     (home / "hollow").mkdir()
     (home / "folder.html").mkdir()
-    if named:
-        assert named in one_sentence(convmem(*arguments), 2)
-    else:
-        assert "Usage" in convmem(*arguments).out
+    assert named in one_sentence(convmem(*arguments), 2)
     assert server.requests == []
 
 

@@ -8,7 +8,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,13 +32,13 @@ INTERRUPTED = 130
 app = typer.Typer(
     name="convmem",
     help="Ask questions of documents longer than your model's context, and check the answers.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 cache_app = typer.Typer(help="The store of every reply, which makes a run that was cut short resume for free.")
-app.add_typer(cache_app, name="cache", no_args_is_help=True)
+app.add_typer(cache_app, name="cache")
 
 ModelOption = Annotated[
     list[str] | None,
@@ -71,19 +70,15 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
-Arguments = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="FILE... QUESTION",
-        show_default=False,
-        help="Files, directories, globs, or - for standard input; the last argument is the question.",
-    ),
-]
-
-
-@app.command(no_args_is_help=True)
+@app.command()
 def ask(
-    arguments: Arguments,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE", show_default=False, help="Files, directories, globs, or - for standard input."),
+    ] = None,
+    question: Annotated[
+        str | None, typer.Argument(metavar="QUESTION", show_default=False, help="Last, and in quotes.")
+    ] = None,
     model: ModelOption = None,
     method: MethodOption = None,
     preset: PresetOption = None,
@@ -114,8 +109,7 @@ def ask(
 
     Exit code: 0 answered; 1 the run failed; 2 the command or its input is wrong.
     """
-    files, question = arguments[:-1], arguments[-1]
-    if not files:
+    if not files or not question:
         raise InputError("Give at least one file and, last, the question in quotes.")
     if Path(question).is_file():
         raise InputError(f"The last argument is the question, but '{question}' is a file: put the question after it.")
@@ -145,15 +139,15 @@ def ask(
             notes.say(f"Wrote {trace}.", style="dim")
 
 
-@app.command(no_args_is_help=True)
+@app.command()
 def plan(
-    arguments: Annotated[
+    files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE... [QUESTION]",
+            metavar="FILE",
             show_default=False,
-            help="As for ask, but the question may be left out: the last of several arguments is one if it has a "
-            "space or ends in a question mark, and no file has that name.",
+            help="As for ask. A question may follow: the last of several, if it has a space or ends in a question mark "
+            "and no file has that name.",
         ),
     ],
     model: ModelOption = None,
@@ -164,10 +158,9 @@ def plan(
     debug: DebugOption = False,
 ) -> None:
     """Estimate what asking would cost. Makes no model call and downloads nothing."""
-    asked = len(arguments) > 1 and _is_question(arguments[-1])
-    files, question = (arguments[:-1], arguments[-1]) if asked else (arguments, "")
+    question = files.pop() if len(files) > 1 and _is_question(files[-1]) else ""
     estimate = api.plan(files, question, **_settings(model, changes, method=method, preset=preset))
-    put(json.dumps(asdict(estimate), indent=2) if as_json else plan_table(estimate))
+    put(json.dumps(api.plan_json(estimate), indent=2) if as_json else plan_table(estimate))
 
 
 @app.command(name="methods")
@@ -237,9 +230,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="replace")
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        code = app(given, standalone_mode=False)
+        code = app(given, prog_name="convmem", standalone_mode=False)
     except Exception as error:  # noqa: BLE001 - whatever it is, a person reads one sentence
         if "--debug" in given:
             traceback.print_exc()
