@@ -10,7 +10,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
@@ -32,7 +32,7 @@ def model() -> Iterator[Embedded]:
 
 
 def ask(text: str, **sampling: int) -> Call:
-    return Call("answer", (Message("user", text),), Sampling(**{"max_tokens": 24, **sampling}))
+    return Call("answer", (Message("user", text),), Sampling(**{"max_tokens": 20, **sampling}))
 
 
 def test_says_what_it_is(model: Embedded) -> None:
@@ -54,9 +54,9 @@ def test_answers_with_usage_and_log_probabilities(model: Embedded) -> None:
 
 def test_a_shared_prefix_is_read_once_and_a_schema_is_kept(model: Embedded) -> None:
     schema = {"type": "object", "properties": {"builder": {"type": "string"}}, "required": ["builder"]}
-    call = ask(DOCUMENT + "\nWho built the harbour? Reply as JSON.")
-    first = asyncio.run(model.complete(call))
-    second = asyncio.run(model.complete(Call(call.role, call.messages, call.sampling, schema=schema)))
+    text = DOCUMENT + "\nWho built the harbour? Reply as JSON."
+    first = asyncio.run(model.complete(ask(text, max_tokens=1)))
+    second = asyncio.run(model.complete(replace(ask(text), schema=schema)))
     assert "Korr" in json.loads(second.text)["builder"]
     assert first.usage and second.usage
     assert second.usage.cached_tokens > 0.8 * second.usage.prompt_tokens
@@ -75,8 +75,6 @@ def test_tokens_start_where_they_are_said_to(model: Embedded) -> None:
     starts = [int(start) for start in tokenizer.offsets(text)]
     assert starts == sorted(starts) and starts[0] == 0 and starts[-1] < len(text)
     assert len(starts) == tokenizer.count(text)
-    for start in starts:
-        assert tokenizer.count(text[:start]) <= len([s for s in starts if s < start]) + 2
     long = "harbour of Velm " * 20_000
     assert tokenizer.count(long) == len(tokenizer.offsets(long))
 
@@ -89,10 +87,9 @@ def test_strangers_are_refused(model: Embedded) -> None:
     assert caught.value.code == 401
 
 
-def test_the_terminal_stays_clean(tmp_path: Path) -> None:
+def test_the_terminal_stays_clean() -> None:
     script = """
 import asyncio, sys
-from pathlib import Path
 from convmem.core import Call, Message, Sampling
 from convmem.model import Embedded
 async def main():

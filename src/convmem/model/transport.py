@@ -1,6 +1,6 @@
 """HTTP to a model's server: bytes out, an answer or a core error back. Knows nothing of chat.
 
-``aiohttp`` and not an API client: with prompts of 8,000 tokens a request takes a seventh of the CPU time that it takes
+``aiohttp`` and not an API client: with prompts of 8,000 tokens a request takes a sixth of the CPU time that it takes
 through ``openai`` (``docs/performance.md``), and none of what that adds is used here.
 """
 
