@@ -20,7 +20,7 @@ from convmem.trace import Trace
 
 MEGABYTE = 1_000_000
 
-_BESIDE = {"decompose", "sub_answer", "answer", "direct"}
+_BESIDE = {"probe", "decompose", "sub_answer", "answer", "direct"}
 """Roles whose calls belong to no layer."""
 
 
@@ -32,7 +32,8 @@ class Watch:
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
-        self.evidence = self.spent = self.in_flight = 0
+        self.evidence = self.spent = 0
+        self.in_flight: set[int] = set()
         self.best = ""
         self.trace: Trace | None = None
         self._layers: dict[int, TaskID] = {}
@@ -66,9 +67,9 @@ class Watch:
                 task = self._layer(layer)
                 self._bars.update(task, total=(self._bars.tasks[task].total or 0) + calls)
             case CallStarted():
-                self.in_flight += 1
+                self.in_flight.add(event.node)
             case CallEnded():
-                self.in_flight -= not event.cached
+                self.in_flight.discard(event.node)
                 self.spent += event.prompt_tokens + event.completion_tokens
                 if event.role not in _BESIDE:
                     self._bars.advance(self._layer(event.layer))
@@ -91,7 +92,7 @@ class Watch:
     def _render(self) -> Group:
         line = (
             f"{counted(self.evidence, 'passage')} found · {tokens(self.spent)} tokens · "
-            f"{counted(self.in_flight, 'call')} in flight"
+            f"{counted(len(self.in_flight), 'call')} in flight"
         )
         best = [Text(f"so far: {one_line(self.best, 200)}")] if self.best else []
         return Group(self._bars, Text(line), *best)

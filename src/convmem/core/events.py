@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from convmem.core.answer import Answer
@@ -37,10 +37,11 @@ class LayerStarted:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A call was sent."""
+    """A call was sent, for the first time or again; ``node`` is its number in the trace."""
 
     role: str
     layer: int
+    node: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class CallEnded:
     completion_tokens: int
     cached: bool
     failed: bool = False
+    node: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ class Run:
         )
         self._accounts.issued(ask.parents)
         with self._budget.issue(answering=ask.answering) as ticket:
-            job = Job(ask, node, ticket, sent=lambda: self.emit(CallStarted(ask.role, ask.layer)))
+            job = Job(ask, node, ticket, sent=lambda: self.emit(CallStarted(ask.role, ask.layer, node)))
             started = self.seconds
             try:
                 async with self._in_time(ask.answering):
@@ -262,4 +262,4 @@ class Run:
         )
         failed = status not in ("ok", "malformed")
         tokens = used.prompt_tokens, used.completion_tokens
-        self.emit(CallEnded(job.ask.role, job.ask.layer, *tokens, cached=job.replayed, failed=failed))
+        self.emit(CallEnded(job.ask.role, job.ask.layer, *tokens, cached=job.replayed, failed=failed, node=job.node))
