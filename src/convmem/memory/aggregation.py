@@ -22,10 +22,11 @@ from convmem.core import (
     Piece,
     Span,
     Stopped,
+    union,
 )
 from convmem.memory.convolution import Note, fit
 from convmem.memory.decomposition import SubQuestion
-from convmem.memory.quoting import overlap, says_nothing
+from convmem.memory.quoting import Overlap, says_nothing
 from convmem.model.reply import read_json, repair_json
 from convmem.run import Ask, Reply, Run
 
@@ -34,6 +35,8 @@ FRAME_TOKENS = 40
 """What a chat template, the tags around the passages and a server's own tokens may add to a prompt."""
 NUMBER_TOKENS = 6
 """What the number of a passage takes in a prompt."""
+MOST_SEARCHED = 200_000
+"""Characters that sentences are looked for in: a note that every window gave would have the whole document."""
 MOST_QUOTED = 2
 """Sentences that one passage is narrowed to in a citation."""
 
@@ -171,8 +174,14 @@ def cite(claim: str, evidence: Sequence[Evidence], run: Run) -> tuple[Citation, 
 
 def narrowed(claim: str, spans: Sequence[Span], run: Run) -> list[Span]:
     """The one or two sentences within ``spans`` that share most with ``claim``, in the document's order."""
-    sentences = [sentence for span in dict.fromkeys(spans) for sentence in run.document.sentences(span)]
-    shares = overlap(claim, [run.document.text(sentence) for sentence in sentences])
+    sentences: list[Span] = []
+    searched = 0
+    for span in union(spans):
+        if searched < MOST_SEARCHED:
+            within = Span(span.start, min(span.end, span.start + MOST_SEARCHED - searched))
+            searched += within.size
+            sentences += run.document.sentences(within)
+    shares = Overlap(run.document.text(sentence) for sentence in sentences).shares(claim)
     ranked = sorted(range(len(sentences)), key=lambda i: (-shares[i], i))[:MOST_QUOTED]
     best = [i for i in ranked if shares[i] > 0.6 * shares[ranked[0]]]
     return sorted({sentences[i] for i in best})
@@ -184,7 +193,7 @@ def _within(inner: Span, outer: Span) -> bool:
 
 def _best(claim: str, evidence: Sequence[Evidence]) -> Evidence:
     """The evidence that matches a claim best: what is cited where a reply names no passage that exists."""
-    shares = overlap(claim, [item.text for item in evidence])
+    shares = Overlap(item.text for item in evidence).shares(claim)
     return evidence[max(range(len(evidence)), key=shares.__getitem__)]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from convmem import prompts
 from convmem.core import CallFailed, ContextExceeded, Evidence, LayerStarted, Piece, ReplySlice, Stopped
 from convmem.memory.decomposition import SubQuestion
-from convmem.memory.quoting import bullets, overlap
+from convmem.memory.quoting import Overlap, bullets
 from convmem.run import Ask, Reply, Run
 
 SLACK = 1.5
@@ -225,10 +225,11 @@ def listing(evidence: Sequence[Evidence]) -> tuple[Piece, ...]:
 def _attributed(reply: Reply[str], notes: Sequence[Note], question: SubQuestion) -> list[Evidence]:
     """Merged bullets with the spans and the highest r of the notes that they say again, by their shared terms."""
     sources = [note.evidence for note in notes]
+    said = Overlap(source.text for source in sources)
     merged = []
     for start, end in bullets(reply.text):
         text = reply.text[start:end]
-        shares = overlap(text, [source.text for source in sources])
+        shares = said.shares(text)
         most = max(shares)
         origins = [s for s, share in zip(sources, shares, strict=True) if share >= most / 2]
         merged.append(

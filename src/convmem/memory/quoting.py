@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import islice, pairwise
 
 _BULLET = re.compile(r"^[ \t]*(?:[-*•‣–—·]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
@@ -68,8 +67,11 @@ def _lower(text: str) -> str:
 
 def terms(text: str) -> list[str]:
     """Words in lower case; for scripts without spaces, pairs of neighbouring characters."""
+    words: list[str] = _WORD.findall(text.casefold())
+    if text.isascii() or not _UNSPACED.search(text):
+        return words
     found: list[str] = []
-    for word in _WORD.findall(text.casefold()):
+    for word in words:
         if _UNSPACED.search(word):
             found.extend(word[i : i + 2] for i in range(max(1, len(word) - 1)))
         else:
@@ -77,11 +79,25 @@ def terms(text: str) -> list[str]:
     return found
 
 
-def overlap(claim: str, texts: Sequence[str]) -> list[float]:
-    """For each text, the share of ``claim``'s terms that it holds, from 0 to 1; rare terms count for more."""
-    wanted = set(terms(claim))
-    held = [wanted & set(terms(text)) for text in texts]
-    frequency = Counter(term for terms_ in held for term in terms_)
-    weight = {term: math.log(1 + (len(texts) + 1) / (1 + frequency[term])) for term in wanted}
-    total = sum(weight.values())
-    return [sum(weight[t] for t in held_) / total if total else 0.0 for held_ in held]
+class Overlap:
+    """How much of a claim each of some texts says, by the terms that they share."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._holders: dict[str, list[int]] = {}
+        self._count = 0
+        for number, text in enumerate(texts):
+            self._count += 1
+            for term in set(terms(text)):
+                self._holders.setdefault(term, []).append(number)
+
+    def shares(self, claim: str) -> list[float]:
+        """For each text, the share of ``claim``'s terms that it holds, from 0 to 1; rare terms count for more."""
+        held = [0.0] * self._count
+        total = 0.0
+        for term in set(terms(claim)):
+            holders = self._holders.get(term, ())
+            weight = math.log(1 + (self._count + 1) / (1 + len(holders)))
+            total += weight
+            for number in holders:
+                held[number] += weight
+        return [weight / total for weight in held] if total else held
