@@ -45,7 +45,7 @@ class Watch:
             console=notes.console,
         )
         self._download = self._bars.add_task("model, MB", total=None, visible=False)
-        self._live = Live(console=notes.console, get_renderable=self._render, refresh_per_second=4, transient=True)
+        self._live = Live(console=notes.console, get_renderable=self.shown, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
         return self
@@ -89,10 +89,11 @@ class Watch:
             self._layers[layer] = self._bars.add_task(f"layer {layer}", total=0)
         return self._layers[layer]
 
-    def _render(self) -> Group:
+    def shown(self) -> Group:
+        """What the terminal shows by now."""
         line = (
             f"{counted(self.evidence, 'passage')} found · {tokens(self.spent)} tokens · "
             f"{counted(len(self.in_flight), 'call')} in flight"
         )
-        best = [Text(f"so far: {one_line(self.best, 200)}")] if self.best else []
+        best = [Text(f"so far: {one_line(self.best)}", no_wrap=True, overflow="ellipsis")] if self.best else []
         return Group(self._bars, Text(line), *best)
