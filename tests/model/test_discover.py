@@ -14,6 +14,7 @@ from tests.support.server import Answer, Request, ScriptedServer
 from convmem.core import Fatal, ModelError
 from convmem.model import Endpoint
 from convmem.model import tokenize as tokenizing
+from convmem.model.discover import UNNAMED
 from convmem.model.tokenize import ServerTokenizer
 
 
@@ -82,11 +83,10 @@ def listing(answer: Answer) -> ScriptedServer:
         Answer(200, {"data": [{"name": "x"}, 3, {"id": 5}]}),
     ],
 )
-def test_a_server_that_lists_nothing_needs_a_name(answer: Answer) -> None:
+def test_a_server_that_lists_nothing_is_asked_all_the_same(answer: Answer) -> None:
     with listing(answer) as server:
         assert prepared(server, "mine").identity == "mine"
-        with pytest.raises(Fatal, match="name one as"):
-            prepared(server)
+        assert prepared(server).identity == UNNAMED
 
 
 @pytest.mark.parametrize(
