@@ -56,21 +56,8 @@ def ask(
     Works inside a running event loop too (a notebook), which it blocks. Ctrl-C cancels the calls in flight. Raises
     InputError for a wrong setting or an unreadable document, and ConvMemError where the run failed.
     """
-    return _in_own_loop(
-        partial(
-            ask_async,
-            _document(document),
-            question,
-            model=model,
-            method=method,
-            preset=preset,
-            budget=budget,
-            seed=seed,
-            on_event=on_event,
-            cache=cache,
-            **settings,
-        )
-    )
+    given = {"method": method, "preset": preset, "budget": budget, "seed": seed}
+    return _in_own_loop(_asking(document, question, model, given, settings, on_event, cache))
 
 
 async def ask_async(
@@ -88,18 +75,8 @@ async def ask_async(
 ) -> Answer:
     """As ``ask``, for a program that has an event loop. Cancelling it leaves no call pending."""
     given = {"method": method, "preset": preset, "budget": budget, "seed": seed}
-    chosen = _resolve(given, settings)
-    if not question.strip():
-        raise InputError("The question is empty: write what you want to know.")
-    read = await asyncio.to_thread(_document, document)
-    async with AsyncExitStack() as stack:
-        models = _connect(_by_role(model, chosen.general), chosen, stack, on_event)
-        store = (
-            cache if isinstance(cache, Cache) else None if cache else stack.enter_context(closing(Cache.temporary()))
-        )
-        return await chosen.method.answer(
-            read, question, model=models, settings=chosen.run, cache=store, on_event=on_event
-        )
+    asking = await asyncio.to_thread(_asking, document, question, model, given, settings, on_event, cache)
+    return await asking()
 
 
 def plan(
@@ -117,7 +94,8 @@ def plan(
     and ``assumptions`` says so.
     """
     chosen = _resolve({"method": method, "preset": preset}, settings)
-    return _in_own_loop(partial(_plan, chosen, _document(document), question, _by_role(model, chosen.general)[""]))
+    models = _by_role(model, chosen.general)
+    return _in_own_loop(partial(_plan, chosen, _document(document), question, models[""]))
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
@@ -163,6 +141,44 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def _place(location: Location) -> dict[str, Any]:
     return {"source": location.source, "page": location.page, "start": location.start, "end": location.end}
+
+
+def _asking(
+    document: Files,
+    question: str,
+    model: Models | None,
+    named: Mapping[str, Any],
+    others: Mapping[str, Any],
+    on_event: Callable[[Event], None] | None,
+    cache: Cache | bool,
+) -> Callable[[], Coroutine[Any, Any, Answer]]:
+    """A run that is ready to start: its settings resolved first, then its document read."""
+    settings = _resolve(named, others)
+    models = _by_role(model, settings.general)
+    if not question.strip():
+        raise InputError("The question is empty: write what you want to know.")
+    return partial(_ask, settings, models, _document(document), question, on_event, cache)
+
+
+async def _ask(
+    settings: Settings,
+    models: Mapping[str, str | Model],
+    document: Document,
+    question: str,
+    on_event: Callable[[Event], None] | None,
+    cache: Cache | bool,
+) -> Answer:
+    async with AsyncExitStack() as stack:
+        if cache is False:
+            cache = stack.enter_context(closing(Cache.temporary()))
+        return await settings.method.answer(
+            document,
+            question,
+            model=_connect(models, settings, stack, on_event),
+            settings=settings.run,
+            cache=None if cache is True else cache,
+            on_event=on_event,
+        )
 
 
 def _resolve(named: Mapping[str, Any], others: Mapping[str, Any]) -> Settings:

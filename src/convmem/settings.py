@@ -64,12 +64,13 @@ def resolve(given: Mapping[str, Any]) -> Settings:
     """
     given = {name.replace("-", "_"): _plain(value) for name, value in given.items()}
     stored = {**_file(), **_environment()}
-    kind = method(given.get("method") or stored.get("method") or General().method)
+    kind = method(str(given.get("method") or stored.get("method") or General().method))
     known = names(kind)
-    refuse_unknown(given, known, f"the method {kind.name}")
+    _refuse_unknown(given, known, f"the method {kind.name}")
     values = {name: value for name, value in {**stored, **given}.items() if name in known}
-    if "models" in stored and "models" in given:
-        values["models"] = {**stored["models"], **given["models"]}
+    tables = [each["models"] for each in (stored, given) if "models" in each]
+    if all(isinstance(table, Mapping) for table in tables):
+        values["models"] = {role: model for table in tables for role, model in table.items()}
     general = _part(General, values)
     return Settings(general, _part(RunSettings, values), kind(_config(kind.Config, general.preset, values)))
 
@@ -77,16 +78,6 @@ def resolve(given: Mapping[str, Any]) -> Settings:
 def names(kind: type[Method[Any]]) -> frozenset[str]:
     """Every setting of a run by that method."""
     return frozenset((*General.model_fields, *RunSettings.model_fields, *kind.Config.model_fields))
-
-
-def refuse_unknown(values: Iterable[str], known: Collection[str] = (), of: str = "any method") -> None:
-    """Raise InputError for the first of ``values`` that is not ``known``; by default those of all methods are."""
-    known = known or _all_names()
-    for name in values:
-        if name not in known:
-            close = get_close_matches(name, known, 1)
-            remedy = f"did you mean '{close[0]}'?" if close else "see docs/configuration.md."
-            raise InputError(f"There is no setting '{name}' of {of}; {remedy}")
 
 
 def config_file() -> Path:
@@ -105,7 +96,7 @@ def _file() -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise InputError(f"The settings in '{path}' can't be read: {error}.") from None
-    refuse_unknown(values, of=f"any method (in '{path}')")
+    _refuse_unknown(values, _all_names(), f"any method (in '{path}')")
     return values
 
 
@@ -127,6 +118,14 @@ def _plain(value: Any) -> Any:
         except ValueError:
             pass
     return value
+
+
+def _refuse_unknown(values: Iterable[str], known: Collection[str], of: str) -> None:
+    for name in values:
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            remedy = f"did you mean '{close[0]}'?" if close else "see docs/configuration.md."
+            raise InputError(f"There is no setting '{name}' of {of}; {remedy}")
 
 
 def _config(kind: type[MethodConfig], preset: str | None, values: Mapping[str, Any]) -> MethodConfig:

@@ -77,6 +77,10 @@ def test_a_model_for_one_role(convmem, server):
     assert len(server.requests) == sum(totals["calls"] for totals in by_role.values()) > 0
 
 
+def test_a_question_may_be_long(convmem, server):
+    assert convmem("ask", "archive.txt", QUESTION + " Say it well." * 400).code == 0
+
+
 @pytest.mark.parametrize("suffix", ["html", "json"])
 def test_trace_is_written(convmem, server, home, suffix):
     done = convmem("ask", "archive.txt", QUESTION, "--trace", f"out.{suffix}", *SMALL)

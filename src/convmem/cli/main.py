@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +24,7 @@ from convmem.core import ConvMemError, InputError
 from convmem.document import Document
 from convmem.methods import methods
 from convmem.model import Cache
-from convmem.settings import refuse_unknown
+from convmem.settings import resolve
 
 [UsageError] = typer.BadParameter.__bases__  # typer's public name for what it refuses
 
@@ -111,23 +112,18 @@ def ask(
     """
     if not files or not question:
         raise InputError("Give at least one file and, last, the question in quotes.")
-    if Path(question).is_file():
-        raise InputError(f"The last argument is the question, but '{question}' is a file: put the question after it.")
+    if _exists(question):
+        raise InputError(f"The last argument is the question, but '{question}' exists: put the question after it.")
     if trace:
         tracefile.check(trace)
+    settings = _settings(model, changes, method=method, preset=preset, budget=budget, seed=seed)
     notes = Notes(quiet)
-    document = Document.from_paths(files)
-    store = Cache.temporary() if no_cache else None
     watch = Watch(notes)
+    store = Cache.temporary() if no_cache else None
+    document = Document.from_paths(files)
     try:
         with watch:
-            answer = api.ask(
-                document,
-                question,
-                on_event=watch,
-                cache=store or True,
-                **_settings(model, changes, method=method, preset=preset, budget=budget, seed=seed),
-            )
+            answer = api.ask(document, question, on_event=watch, cache=store or True, **settings)
         put(json.dumps(api.answer_json(answer), indent=2) if as_json else answer.text)
         report(answer, notes)
     except KeyboardInterrupt:
@@ -135,7 +131,8 @@ def ask(
         raise typer.Exit(INTERRUPTED) from None
     finally:  # a run that failed is the one to look at
         if trace and watch.trace is not None:
-            tracefile.write(trace, watch.trace, document, store or Cache.shared())
+            with closing(store or Cache.shared()) as replies:
+                tracefile.write(trace, watch.trace, document, replies)
             notes.say(f"Wrote {trace}.", style="dim")
 
 
@@ -199,14 +196,16 @@ def clear() -> None:
 
 
 def _settings(models: Sequence[str] | None, changes: Sequence[str] | None, **options: Any) -> dict[str, Any]:
-    """What the options set, by name; an option of its own goes before ``--set``."""
+    """What the options set, by name; an option of its own goes before ``--set``.
+
+    Raises InputError for what is wrong in them, before any document is read.
+    """
     settings: dict[str, Any] = {}
     for change in changes or ():
         name, equals, value = change.partition("=")
         if not equals:
             raise InputError(f"--set takes KEY=VALUE, and '{change}' has no '='.")
         settings[name.strip().replace("-", "_")] = value.strip()
-    refuse_unknown(settings)
     settings |= {name: value for name, value in options.items() if value is not None}
     for spec in models or ():
         role, equals, named = spec.partition("=")
@@ -216,11 +215,19 @@ def _settings(models: Sequence[str] | None, changes: Sequence[str] | None, **opt
             raise InputError(
                 f"--model is given as '{settings['model']}' and as '{spec}': keep one, or say for which role."
             )
+    resolve(settings)
     return settings
 
 
 def _is_question(text: str) -> bool:
-    return (" " in text or text.endswith(("?", "\uff1f"))) and not Path(text).exists()
+    return (" " in text or text.endswith(("?", "\uff1f"))) and not _exists(text)
+
+
+def _exists(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except OSError:  # too long for a name
+        return False
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
