@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ def listing(answer: Answer) -> ScriptedServer:
 def test_a_server_that_lists_nothing_is_asked_all_the_same(answer: Answer) -> None:
     with listing(answer) as server:
         assert prepared(server, "mine").identity == "mine"
-        assert prepared(server).identity == UNNAMED
+        assert prepared(server).identity == f"{UNNAMED} at {urlsplit(server.url).netloc}"
 
 
 @pytest.mark.parametrize(

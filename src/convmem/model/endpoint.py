@@ -10,9 +10,10 @@ import re
 import time
 import zlib
 from typing import Any
+from urllib.parse import urlsplit
 
 from convmem.core import Call, Completion, Fatal, Finish, Tokenizer, TokenLogprobs, Usage
-from convmem.model.discover import Served, discover
+from convmem.model.discover import UNNAMED, Served, discover
 from convmem.model.failure import failure, sentence
 from convmem.model.reply import split_reasoning
 from convmem.model.transport import Answer, Transport
@@ -59,6 +60,12 @@ class Endpoint:
 
     @property
     def identity(self) -> str:
+        if self._name == UNNAMED:  # it may be any model, so its address tells it apart
+            return f"{UNNAMED} at {urlsplit(self._transport.url).netloc}"
+        return self._name
+
+    @property
+    def _name(self) -> str:
         return self._served.name if self._served else self._model or ""
 
     @property
@@ -124,7 +131,7 @@ class Endpoint:
             schema = {"name": call.role, "strict": True, "schema": call.schema}
             optional["response_format"] = {"response_format": {"type": "json_schema", "json_schema": schema}}
         body: dict[str, Any] = {
-            "model": self.identity,
+            "model": self._name,
             "messages": [{"role": message.role, "content": message.content} for message in call.messages],
         }
         for parameter, fields in optional.items():
