@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convmem.bench.extraction import extract
+from convmem.memory.extraction import extract
 from convmem.bench.metrics import agreement, judged, normalize, score, verbosity
 from convmem.core import Malformed
 

@@ -1,4 +1,7 @@
-"""The one extractor of final answers: what is scored is what it returns, whatever the method. Knows strings only."""
+"""The one extractor of final answers: what a memory agent says, and what is scored, is what it returns.
+
+Knows strings only (METHODS sections 5 and 11).
+"""
 
 from __future__ import annotations
 
