@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convmem.memory.extraction import extract
 from convmem.bench.metrics import agreement, judged, normalize, score, verbosity
 from convmem.core import Malformed
+from convmem.memory.extraction import extract
 
 VERBOSE = "The position was Chief of Protocol, which she held from 1976 to 1977."
 
