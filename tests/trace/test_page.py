@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 from tests.support.traces import Recorded, Source, Text, long_run, read
 
-from convmem.core import ReplySlice, Span
-from convmem.trace import Trace, to_html
+from convmem.core import Piece, ReplySlice, Span
+from convmem.trace import Trace, encode, to_html
 
 Show = Callable[..., Page]
 
@@ -36,30 +37,33 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="module")
-def show(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
-    """Opens a run's page from disk; when a page is closed, it must have asked for nothing and complained of nothing."""
-    folder: Path = tmp_path_factory.mktemp("pages")
-    contexts, troubles = [], []
+@contextmanager
+def opened(browser: Browser, folder: Path, run: Recorded, **options: Any) -> Iterator[Page]:
+    """A run's page, opened from disk; until it is closed it must ask for nothing and complain of nothing."""
+    file = folder / "page.html"
+    file.write_bytes(to_html(run.export()))
+    events: list[str] = []
 
-    def open_page(run: Recorded, **options: Any) -> Page:
-        file = folder / f"{len(contexts)}.html"
-        file.write_bytes(to_html(run.export()))
-        context = browser.new_context(**{"viewport": {"width": 1300, "height": 800}} | options)
-        contexts.append(context)
+    def refuse(dialog: Dialog) -> None:
+        events.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    with browser.new_context(**{"viewport": {"width": 1300, "height": 800}} | options) as context:
         page = context.new_page()
-        page.on("dialog", lambda dialog: (troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("console", lambda message: troubles.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
-        page.on("request", lambda request: request.url == file.as_uri() or troubles.append(f"request: {request.url}"))
+        page.on("dialog", refuse)
+        page.on("console", lambda message: events.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: events.append(f"error: {error}"))
+        page.on("request", lambda request: events.append(f"request: {request.url}"))
         page.goto(file.as_uri())
         page.wait_for_selector("html[data-ready]", state="attached")
-        return page
+        yield page
+    assert events == [f"request: {file.as_uri()}"]
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert troubles == []
+
+@pytest.fixture
+def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
+    with ExitStack() as pages:
+        yield lambda run, **options: pages.enter_context(opened(browser, tmp_path, run, **options))
 
 
 def harbour(**options: Any) -> Recorded:
@@ -112,8 +116,8 @@ def test_hostile_text_is_only_text(show: Show) -> None:
         HOSTILE,
         [(HOSTILE, HOSTILE, [f"The fact. {HOSTILE}"])],
         HOSTILE,
-        window=400_000,
-        stride=200_000,
+        window=100_000,
+        stride=50_000,
         failed=(1,),
     )
     run.call("answer", {"findings": [Span(0, 300)], "question": HOSTILE}, HOSTILE, channel=HOSTILE)
@@ -136,7 +140,7 @@ def test_hostile_text_is_only_text(show: Show) -> None:
 def test_a_script_added_later_does_not_run(browser: Browser, tmp_path: Path) -> None:
     """The page's policy is the second wall, should text ever become markup."""
     file = tmp_path / "page.html"
-    file.write_bytes(to_html(harbour().export()))
+    file.write_bytes(to_html(Recorded(Text([]), Trace("?")).export()))
     page = browser.new_page()
     refused: list[str] = []
     page.on("console", lambda message: refused.append(message.text))
@@ -151,8 +155,8 @@ def test_a_script_added_later_does_not_run(browser: Browser, tmp_path: Path) -> 
         }"""
     )
     assert page.evaluate("window.alive") is None
-    assert any("connect" in text for text in refused)
     page.close()
+    assert any("connect" in text for text in refused)
 
 
 TRICKY = st.lists(
@@ -181,21 +185,25 @@ TRICKY = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.fixture(scope="module")
+def blank(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with opened(browser, tmp_path_factory.mktemp("blank"), Recorded(Text([]), Trace("?"))) as page:
+        yield page
+
+
+@settings(max_examples=80, deadline=None)
 @given(text=TRICKY, reply=TRICKY, cuts=st.lists(st.floats(0, 1), min_size=2, max_size=8))
-def test_prompts_are_rebuilt_exactly_as_sent(show: Show, text: str, reply: str, cuts: list[float]) -> None:
+def test_prompts_are_rebuilt_exactly_as_sent(blank: Page, text: str, reply: str, cuts: list[float]) -> None:
     run = Recorded(Text([Source("a", text), Source("b", text)]), Trace("?"))
     edges = sorted(round(cut * 2 * len(text)) for cut in cuts)
+    middle = len(reply) // 2
     for start, end in pairwise(edges):
-        note = run.call("summarize", {"window": [Span(start, end)], "question": reply}, reply, window=Span(start, end))
-        slices = [
-            ReplySlice(note, 0, len(reply) // 2),
-            text,
-            Span(start, end),
-            ReplySlice(note, len(reply) // 2, len(reply)),
-        ]
-        run.call("merge", {"notes": slices, "question": text}, reply, parents=[note])
-    assert prompts(show(run)) == [run.messages(i) for i in range(len(run.trace))]
+        span = Span(start, end)
+        note = run.call("summarize", {"window": [span], "question": reply}, reply, window=span)
+        notes: list[Piece] = [ReplySlice(note, 0, middle), text, span, ReplySlice(note, middle, len(reply))]
+        run.call("merge", {"notes": notes, "question": text}, reply, parents=[note])
+    blank.evaluate("(exported) => take(JSON.parse(exported))", encode(run.export()).decode())
+    assert prompts(blank) == [run.messages(i) for i in range(len(run.trace))]
 
 
 def test_a_citation_leads_to_its_passage(show: Show) -> None:
@@ -242,6 +250,15 @@ def test_overlapping_passages_are_each_marked(show: Show) -> None:
         page.locator("#citations button").nth(i).click()
         assert "".join(page.locator("mark.active").all_text_contents()) == quote
     assert "".join(page.locator(".block").all_text_contents()) == text
+
+
+def test_hard_wrapped_prose_fills_the_width_and_other_lines_stay(show: Show) -> None:
+    prose = "The clerks wrote down the price of rope in the summer and left\nout the man who was hanging from it.\n"
+    lines = "first,second,third,fourth,fifth,sixth,seventh,eighth,ninth\n" * 3
+    verse = "The tide takes the footprints,\nthe salt takes the paint,\nand the clerks\n"
+    run = Recorded(Text([Source("a.txt", f"{prose}\n{lines}\n{verse}")]), Trace("?"))
+    shown = "".join(show(run).locator(".block").all_text_contents())
+    assert shown == f"{prose[:62]} {prose[63:]}\n{lines}\n{verse}"
 
 
 def test_a_click_on_a_window_shows_its_prompt_reply_and_place(show: Show) -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.traces import Recorded, Source, Text, read
 
-from convmem.core import ReplySlice, Span, Usage
-from convmem.prompts import Template, fence
+from convmem.core import Piece, ReplySlice, Span, Usage
+from convmem.prompts import Template, fence, load
 from convmem.trace import Trace, encode, from_json, to_json
 
 WORDS = "The tariff was proposed by Ardent. Nobody objected. The bell was cast at Ostermere. It rang. " * 40
@@ -38,10 +38,10 @@ def recorded(draw: st.DrawFn) -> tuple[Trace, Text, dict[str, str]]:
     replies: dict[str, str] = {}
     for node in range(draw(st.integers(0, 5))):
         start = draw(st.integers(0, size))
-        piece = TEXTS | st.just(Span(start, draw(st.integers(start, size))))
+        piece: st.SearchStrategy[Piece] = TEXTS | st.just(Span(start, draw(st.integers(start, size))))
         earlier = [i for i in range(node) if trace[i].key]
         if earlier:
-            piece |= st.builds(ReplySlice, st.sampled_from(earlier), st.just(0), st.integers(0, 9))
+            piece |= st.tuples(st.sampled_from(earlier), st.just(0), st.integers(0, 9)).map(ReplySlice._make)
         trace.open(
             draw(TEXTS),
             layer=draw(st.integers(0, 4)),
@@ -102,7 +102,8 @@ def test_texts_are_stored_once() -> None:
     run = bell()
     stored = encode(run.export()).decode()
     assert stored.count("Bells of the coast.") == 1 + sum("Bells of the coast." in r for r in run.replies.values()) + 1
-    assert stored.count("You judge parts of a long document") == 1
+    instruction = json.dumps(load("relevance").user.partition("{{question}}")[2])[1:-1]
+    assert stored.count(instruction) == 1
 
 
 def test_half_a_surrogate_pair_does_not_stop_the_export() -> None:

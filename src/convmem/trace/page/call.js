@@ -1,5 +1,7 @@
 // The selected call: its prompt as it was sent, its reply, its cost, and what it is related to.
 
+const LONGEST_STRETCH = 4000;
+
 function select(id, move = true) {
   selected = id;
   const node = nodes[id];
@@ -51,16 +53,16 @@ function showCall(id, sent) {
   $("call").replaceChildren(
     head, facts,
     related("needed", node.parents), related("led to", children[id]),
-    section("Reply", answer === undefined ? null : [h("pre", { className: "reply" }, answer)], answer ?? "",
+    section("Reply", answer === undefined ? null : [h("pre", { className: "reply" }, ...stretches(answer))], () => answer,
       node.key === undefined ? "No reply came." : "The reply is no longer in the cache."),
-    section("Prompt", sent.map(showMessage), sent.map((message) => message.pieces.map((piece) => piece.text).join("")).join("\n\n")),
+    section("Prompt", sent.map(showMessage), () => sent.map((message) => message.pieces.map((piece) => piece.text).join("")).join("\n\n")),
   );
 }
 
 function showMessage({ role, pieces: parts }) {
   const body = h("pre", { className: "prompt" });
   for (const piece of parts) {
-    const span = h("span", { className: piece.kind }, piece.text);
+    const span = h("span", { className: piece.kind }, ...stretches(piece.text));
     if (piece.span) span.addEventListener("click", () => getSelection().isCollapsed && jump(piece.span));
     if (piece.node !== undefined) span.addEventListener("click", () => getSelection().isCollapsed && select(piece.node));
     body.append(span);
@@ -68,11 +70,17 @@ function showMessage({ role, pieces: parts }) {
   return h("div", { className: "message" }, h("p", { className: "role" }, role), body);
 }
 
+/** A text as it is, or in stretches that are laid out when they come into sight. */
+function stretches(text) {
+  if (text.length <= LONGEST_STRETCH) return [text];
+  return [...chunks(text, LONGEST_STRETCH)].map((part) => h("span", { className: "stretch" }, part));
+}
+
 function section(name, content, copied, missing) {
   const copy = h("button", { type: "button", className: "link" }, "copy");
   copy.setAttribute("aria-label", `Copy the ${name.toLowerCase()}`);
   copy.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(copied);
+    await navigator.clipboard.writeText(copied());
     copy.textContent = "copied";
   });
   if (!content) return h("div", { className: "part" }, h("h3", null, name), h("p", { className: "quiet" }, missing));

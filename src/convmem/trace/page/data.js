@@ -7,7 +7,11 @@ async function unfold() {
   const bytes = new Uint8Array(packed.length);
   for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  data = JSON.parse(await new Response(stream).text());
+  return JSON.parse(await new Response(stream).text());
+}
+
+function take(exported) {
+  data = exported;
   nodes = data.nodes;
   children = nodes.map(() => []);
   nodes.forEach((node, i) => node.parents.forEach((parent) => children[parent].push(i)));

@@ -1,9 +1,9 @@
 // The document beside the report: all of it in blocks, cited and read spans marked. Knows citations, not calls.
 
-const CHARACTERS_A_BLOCK = 900, LINES_A_BLOCK = 30, LONGEST_BLOCK = 3000;
+const CHARACTERS_A_BLOCK = 700, LINES_A_BLOCK = 30, LONGEST_BLOCK = 3000;
 let blocks, citations, currentCitation = -1;
 
-/** The document in blocks of whole lines where lines are short enough: unit offsets, source, page and line. */
+/** The document in blocks, of whole paragraphs or at least whole lines where these are short enough: unit offsets, source, page and line. */
 function cut() {
   const out = [];
   let base = 0;
@@ -17,14 +17,13 @@ function cut() {
       const limit = page < pages.length ? pages[page] : end;
       const block = { start: at, source: index, page, line, base };
       let lines = 0;
-      while (at < limit && at - block.start < CHARACTERS_A_BLOCK && lines < LINES_A_BLOCK) {
+      const ended = () => at - block.start >= CHARACTERS_A_BLOCK && /\n\r?\n$/.test(text.slice(at - 3, at));
+      while (at < limit && at - block.start < 2 * CHARACTERS_A_BLOCK && lines < LINES_A_BLOCK && !ended()) {
         const found = text.indexOf("\n", at);
-        let stop = Math.min(found < 0 ? limit : found + 1, limit);
+        const stop = Math.min(found < 0 ? limit : found + 1, limit);
         if (stop - at > LONGEST_BLOCK) {
           const space = text.lastIndexOf(" ", at + LONGEST_BLOCK);
-          stop = space > at + LONGEST_BLOCK / 2 ? space + 1 : at + LONGEST_BLOCK;
-          if (/[\udc00-\udfff]/.test(text[stop])) stop--;
-          at = stop;
+          at = space > at + LONGEST_BLOCK / 2 ? space + 1 : whole(text, at + LONGEST_BLOCK);
           break;
         }
         at = stop;
@@ -51,9 +50,40 @@ function place(offset) {
   return { source: data.sources[block.source].name, where };
 }
 
+/**
+ * The text with the breaks of hard-wrapped prose as spaces, one for one, so that it fills whatever width there is.
+ *
+ * A paragraph was wrapped where every line is prose, all but the last are nearly as long as the longest, and some line
+ * goes on in the middle of a sentence. Verse, code, lists and records keep their lines.
+ */
+function unwrapped(text) {
+  const out = [];
+  let done = 0, lines = [];
+  const paragraph = () => {
+    const width = Math.max(...lines.map(([start, end]) => end - start));
+    const full = lines.slice(0, -1).every(([start, end]) => end - start > 0.8 * width);
+    if (width >= 50 && width <= 200 && full && lines.slice(1).some(([start]) => /\p{Ll}/u.test(text[start]))) {
+      for (const [, end] of lines.slice(0, -1)) {
+        out.push(text.slice(done, end), " ");
+        done = end + 1;
+      }
+    }
+    lines = [];
+  };
+  for (let start = 0; start < text.length; ) {
+    const found = text.indexOf("\n", start), end = found < 0 ? text.length : found;
+    const prose = end - start < 300 && /^[\p{L}"'“‘(*_]\S* \S/u.test(text.slice(start, Math.min(end, start + 60)));
+    if (prose) lines.push([start, end]);
+    if (!prose || lines.length === 60) paragraph();
+    start = end + 1;
+  }
+  paragraph();
+  return out.join("") + text.slice(done);
+}
+
 /** All blocks, with cited spans marked. What is out of sight is neither laid out nor painted (content-visibility). */
 function showDocument() {
-  const shown = visible(text);
+  const shown = unwrapped(visible(text));
   const marked = new Map();
   citations.forEach(({ span: [start, end] }, i) => {
     for (let b = blockAt(start); b < blocks.length && blocks[b].start < end; b++) {

@@ -69,7 +69,7 @@ function table(name, columns, lines) {
 }
 
 async function start() {
-  await unfold();
+  take(await unfold());
   blocks = cut();
   citations = (data.answer?.citations ?? []).map((given) => ({ given, span: unitSpan(given.span), marks: [] }));
   rows = arrange();

@@ -36,6 +36,20 @@ function below(sorted, value, key = (x) => x) {
   return low;
 }
 
+/** A long text cut at line ends where it has them, so that the browser need lay out only the parts in sight. */
+function* chunks(text, size) {
+  for (let at = 0; at < text.length; ) {
+    let end = Math.min(at + size, text.length);
+    const line = text.lastIndexOf("\n", end - 1) + 1;
+    if (end < text.length) end = line > at ? line : whole(text, end);
+    yield text.slice(at, end);
+    at = end;
+  }
+}
+
+/** The offset, or the one before it where it would cut a character in two. */
+const whole = (text, offset) => (/[\udc00-\udfff]/.test(text[offset]) ? offset - 1 : offset);
+
 /** An element with properties, and children that are elements or text. */
 function h(name, properties, ...children) {
   const element = document.createElement(name);
