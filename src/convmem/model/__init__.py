@@ -7,12 +7,14 @@ from convmem.model.embedded import Embedded
 from convmem.model.endpoint import Endpoint
 from convmem.model.places import cache_directory
 from convmem.model.reply import read_json, repair_json
+from convmem.model.simulated import SimulatedReader
 
 __all__ = [
     "Cache",
     "CacheInfo",
     "Embedded",
     "Endpoint",
+    "SimulatedReader",
     "cache_directory",
     "connect",
     "find_local",

@@ -9,8 +9,12 @@ from convmem.core import InputError, Model, Tokenizer
 from convmem.model.download import Progress
 from convmem.model.embedded import DEFAULT_CONTEXT, Embedded
 from convmem.model.endpoint import DEFAULT_TIMEOUT, Endpoint
+from convmem.model.simulated import Behaviour, SimulatedReader
 
-_FORMS = "an endpoint (http://host:port/v1, with #NAME where it has several models), a path to a .gguf file, or local"
+_FORMS = (
+    "an endpoint (http://host:port/v1, with #NAME where it has several models), a path to a .gguf file, local, or sim: "
+    "(the simulated reader)"
+)
 
 
 def connect(
@@ -30,7 +34,8 @@ def connect(
     if spec == "local":
         return Embedded(context=context or DEFAULT_CONTEXT, progress=progress)
     if spec.startswith("sim:"):
-        raise InputError("The simulated reader comes with the benchmark, which this version does not have yet.")
+        behaviour = Behaviour.parse(spec.removeprefix("sim:"))
+        return SimulatedReader(behaviour.model_copy(update={"context": context} if context else {}))
     if spec.startswith(("http://", "https://")):
         base_url, _, name = spec.partition("#")
         if not _has_host(base_url):
