@@ -18,6 +18,7 @@ from convmem.core import (
     ContextExceeded,
     Evidence,
     EvidenceFound,
+    LayerStarted,
     Malformed,
     Relevance,
     ReplySlice,
@@ -116,6 +117,8 @@ class SplitKernel:
             judged = await judging
             irrelevant = isinstance(judged, Judgement) and judged.r == 0
             waited = (judged.node,) if isinstance(judged, Judgement) else ()
+            if not irrelevant:
+                self.run.emit(LayerStarted(0, 1))
             noted = None if irrelevant else await _outcome(self._note(window, question, waited))
         else:
             judged, noted = await together(judging, _outcome(self._note(window, question)))

@@ -20,7 +20,7 @@ QUOTE_WINDOW = 4_000
 class Config(MethodConfig):
     """Settings of ConvMem; without a preset, those of the paper.
 
-    ``kernel``, ``relevance``, ``evidence`` and ``window`` may be None: chosen for the model when the run starts, as
+    ``kernel``, ``relevance``, ``evidence`` and ``window`` may be Unset: chosen for the model when the run starts, as
     preset ``lean`` does.
     """
 
@@ -41,9 +41,9 @@ class Config(MethodConfig):
     }
 
     window: int | None = Field(8_000, ge=1)
-    """W, tokens of a window (kernel size, section 2.1, table 2). None: by the kernel, 300 for `score`, else 4,000."""
+    """W, tokens of a window (kernel size, section 2.1, table 2). Unset: by the kernel, 300 for `score`, else 4,000."""
     stride: int | None = Field(None, ge=1)
-    """S, tokens from one window's start to the next (section 2.3.1). None: W/5, five views of every token, as
+    """S, tokens from one window's start to the next (section 2.3.1). Unset: W/5, five views of every token, as
     published. Where windows end at boundaries, it counts in the layers above 0 only."""
     c_max: int = Field(5, ge=1, le=20)
     """C_max, the most sub-questions (5 in section B.2 of the paper, 10 in its table 2)."""
@@ -54,9 +54,9 @@ class Config(MethodConfig):
     """C as assumed by an estimate, before the question is decomposed."""
     kernel: Literal["split", "fused", "joint", "score"] | None = "split"
     """The form of eq. (1): relevance and summary in two calls; in one; in one for all channels; relevance alone by Yes
-    or No. None: `score` where the model gives log-probabilities, else `joint`."""
+    or No. Unset: `score` where the model gives log-probabilities, else `joint`."""
     relevance: Literal["json", "logprob"] | None = "json"
-    """r as a JSON value, or from the log-probabilities of a one-token reply. None: `logprob` for `score`, else
+    """r as a JSON value, or from the log-probabilities of a one-token reply. Unset: `logprob` for `score`, else
     `json`."""
     relevance_background: float = Field(0.1, ge=0, le=1)
     """Probability of relevance from which r is 1, for `logprob`."""
@@ -64,7 +64,7 @@ class Config(MethodConfig):
     """Probability of relevance from which r is 2, for `logprob`."""
     evidence: Literal["summary", "quotes", "windows"] | None = "summary"
     """h: bullets in the model's words; verbatim quotes with their spans; or the windows' own text, the most relevant
-    ones that `buffer_tokens` hold. None: `windows` for `score`, else `quotes`."""
+    ones that `buffer_tokens` hold. Unset: `windows` for `score`, else `quotes`."""
     overlap: Literal["stride", "boundary"] = "stride"
     """Windows that start every S tokens, or that end at a paragraph or sentence and repeat only what straddles."""
     filter: bool = False
@@ -78,7 +78,7 @@ class Config(MethodConfig):
     """Skip connections (section 2.3.2). `matched`: off, with as much more room for summaries as the windows would take
     (a control for the extra text)."""
     buffer_tokens: int | None = Field(None, ge=0)
-    """Capacity of the residual buffer B, in tokens. None: W; for `windows` 1,500."""
+    """Capacity of the residual buffer B, in tokens. Unset: W; for `windows` 1,500."""
     max_layers: int = Field(8, ge=1)
     """The most layers, layer 0 included; what is too long after the last is cut from the least relevant end."""
     min_shrink: float = Field(0.1, ge=0, lt=1)
@@ -97,7 +97,7 @@ class Config(MethodConfig):
                 f"the stride ({self.stride}) may not exceed the window ({self.window}): text would be missed"
             )
         if self.relevance_background > self.relevance_direct:
-            raise ValueError("relevance_background may not exceed relevance_direct")
+            raise ValueError("the threshold relevance_background may not exceed relevance_direct")
         if self.kernel == "score" and self.evidence in ("summary", "quotes"):
             raise ValueError(f"kernel 'score' writes nothing, so evidence can't be {self.evidence!r}; use 'windows'")
         if self.kernel not in ("score", None) and self.evidence == "windows":
@@ -150,6 +150,11 @@ class Settled(Config):
     def filters(self) -> bool:
         """Whether windows with r = 0 leave the tree; where h is the windows' own text, the ranking decides instead."""
         return self.filter and self.evidence != "windows"
+
+    @property
+    def calls_at_once(self) -> int:
+        """The calls that a reading is sure to make."""
+        return 2 if self.kernel == "split" and not self.filter else 1
 
     @property
     def note_tokens(self) -> int:

@@ -134,7 +134,7 @@ class ConvMem(Method[Config]):
         kernel = make_kernel(config, run)
         groups = [[q] for q in questions] if config.kernel in ("split", "fused") else [questions]
         scans: dict[str, list[asyncio.Task[list[Reading]]]] = {q.id: [] for q in questions}
-        run.emit(LayerStarted(0, len(windows) * len(groups)))
+        run.emit(LayerStarted(0, len(windows) * len(groups) * config.calls_at_once))
         for window in windows:
             for group in groups:
                 task = tasks.create_task(reading(window, group))
