@@ -170,13 +170,17 @@ class JointKernel:
 
 
 class ScoreKernel:
-    """Relevance alone, by Yes or No, one call a window for all sub-questions; h is the window's own text."""
+    """Relevance alone, by Yes or No, one call a window for all sub-questions; h is the window's own text.
 
-    def __init__(self, run: Run, *, thresholds: Thresholds) -> None:
-        self.run, self.thresholds = run, thresholds
+    The call asks whether the window holds a fact for the question or any part of it: listing the sub-questions made a
+    small model judge worse (docs/performance.md).
+    """
+
+    def __init__(self, run: Run, question: str, *, thresholds: Thresholds) -> None:
+        self.run, self.whole, self.thresholds = run, SubQuestion("", question), thresholds
 
     async def __call__(self, window: Window, questions: Sequence[SubQuestion]) -> list[Reading]:
-        judged = await score(window, questions, self.run, self.thresholds)
+        judged = await judge_by_logprob(window, self.whole, self.run, thresholds=self.thresholds)
         text = self.run.document.text(window.span)
         return [
             Reading(
@@ -226,13 +230,8 @@ async def judge_by_json(window: Window, question: SubQuestion, run: Run) -> Judg
 
 
 async def judge_by_logprob(window: Window, question: SubQuestion, run: Run, *, thresholds: Thresholds) -> Judgement:
-    """Relevance from the probability that a one-token reply is Yes."""
-    return await score(window, (question,), run, thresholds)
-
-
-async def score(window: Window, questions: Sequence[SubQuestion], run: Run, thresholds: Thresholds) -> Judgement:
-    """How probably any sentence of the window is useful evidence for any of the questions."""
-    reply = await run.call(on_window("score", window, questions, parse=_is_yes, max_tokens=1, top_logprobs=10))
+    """Relevance from the probability that a reply of one token is Yes."""
+    reply = await run.call(on_window("score", window, (question,), parse=_is_yes, max_tokens=1, top_logprobs=10))
     probability = _probability_of_yes(reply)
     return Judgement(thresholds(probability), probability, reply.node)
 

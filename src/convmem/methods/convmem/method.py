@@ -94,7 +94,7 @@ class ConvMem(Method[Config]):
         windows = slide(document, run.tokenizer, config)
         unread: dict[int, Stopped] = {}
         async with asyncio.TaskGroup() as tasks:
-            scans = self._scan(windows, questions, config, run, tasks, unread)
+            scans = self._scan(question, windows, questions, config, run, tasks, unread)
             channels = [tasks.create_task(self._channel(q, scans[q.id], config, run, tasks, most)) for q in questions]
         if unread:
             end = "budget" if isinstance(next(iter(unread.values())), BudgetExhausted) else "deadline"
@@ -116,7 +116,7 @@ class ConvMem(Method[Config]):
         return sub_questions
 
     def _scan(
-        self, windows: Sequence[Window], questions: Sequence[SubQuestion], config: Settled, run: Run,
+        self, question: str, windows: Sequence[Window], questions: Sequence[SubQuestion], config: Settled, run: Run,
         tasks: asyncio.TaskGroup, unread: dict[int, Stopped],
     ) -> Mapping[str, Scan]:  # fmt: skip
         """Layer 0: every K^(c) on every window, at once (eq. 1 and 4).
@@ -131,15 +131,15 @@ class ConvMem(Method[Config]):
                 unread[window.index] = stopped
                 return []
 
-        kernel = make_kernel(config, run)
+        kernel = make_kernel(question, config, run)
         groups = [[q] for q in questions] if config.kernel in ("split", "fused") else [questions]
         scans: dict[str, list[asyncio.Task[list[Reading]]]] = {q.id: [] for q in questions}
         run.emit(LayerStarted(0, len(windows) * len(groups) * config.calls_at_once))
         for window in windows:
             for group in groups:
                 task = tasks.create_task(reading(window, group))
-                for question in group:
-                    scans[question.id].append(task)
+                for asked in group:
+                    scans[asked.id].append(task)
         return scans
 
     async def _channel(
@@ -244,11 +244,11 @@ def _set_aside(channels: int, config: Settled, run: Run) -> int | None:
     return most
 
 
-def make_kernel(config: Settled, run: Run) -> Kernel:
+def make_kernel(question: str, config: Settled, run: Run) -> Kernel:
     """K of eq. (1) in the configured form."""
     thresholds = Thresholds(config.relevance_background, config.relevance_direct)
     if config.kernel == "score":
-        return ScoreKernel(run, thresholds=thresholds)
+        return ScoreKernel(run, question, thresholds=thresholds)
     extract: Extract = "quotes" if config.evidence == "quotes" else "summary"
     if config.kernel != "split":
         return JointKernel(run, extract=extract, summary_tokens=config.summary_tokens)
