@@ -29,6 +29,7 @@ _SENTENCE = re.compile(
     re.VERBOSE,
 )
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n\s{0,64}")
+_SPACE = re.compile(r"\s*")
 _LOOKAHEAD = 16
 
 
@@ -152,6 +153,5 @@ def _line_is_last(text: str, newline: int) -> bool:
 
 def _after_space(text: str, start: int, end: int) -> int:
     """The first position from ``start`` on that isn't white space; ``end`` where there is none before it."""
-    while start < end and text[start].isspace():
-        start += 1
-    return start
+    gap = _SPACE.match(text, start, end)
+    return gap.end() if gap else start
