@@ -24,11 +24,11 @@ def read(request: Json) -> Reply:
         return {"readings": [_reading(n, text, q) for n, q in enumerate(_numbered(question), 1)]}
     if '{"relevance"' in task:
         return {"relevance": _reading(1, text, question)["relevance"]}
-    if '{"passages"' in task:
+    if '"passages": [' in task:
         said = [(number, sentence) for number, passage in _passages(text) for sentence in _sentences(passage)]
         number, sentence = max(said, key=lambda each: _shared(each[1], question))
         return {"passages": [number], "answer": sentence}
-    if '{"findings"' in task:
+    if '"findings": [' in task:
         return {"findings": [1], "answer": text.partition("Answer: ")[2].partition("\n")[0]}
     if "Reply Yes or No" in task:
         yes = any(_reading(n, text, q)["relevance"] for n, q in enumerate(_numbered(question), 1))
