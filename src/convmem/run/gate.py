@@ -33,6 +33,7 @@ class Gate:
         self.limit = limit
         self._exact = exact
         self._warn = warn
+        self._told = False
 
     def reserve(self, measured: int) -> int:
         """The tokens that a prompt may turn out to have: more than measured where that is an estimate."""
@@ -61,10 +62,13 @@ class Gate:
 
     def distrust(self, measured: int, read: int, reply_tokens: int) -> ContextExceeded:
         """Note that the server read ``read`` of ``measured`` tokens, and say so once."""
-        self._warn(
-            f"The server read {read:,} of {measured:,} tokens, so prompts are made to fit what it reads; give it a "
-            "larger context (Ollama: num_ctx or OLLAMA_CONTEXT_LENGTH; llama.cpp: --ctx-size, divided by --parallel)."
-        )
+        if not self._told:
+            self._told = True
+            self._warn(
+                f"The server read {read:,} of {measured:,} tokens, so prompts are made to fit what it reads; give it a "
+                "larger context (Ollama: num_ctx or OLLAMA_CONTEXT_LENGTH; llama.cpp: --ctx-size, "
+                "divided by --parallel)."
+            )
         self._lower(read + reply_tokens)
         return ContextExceeded(f"The server read only {read:,} of {measured:,} tokens.", self.limit)
 
