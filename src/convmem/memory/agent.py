@@ -1,0 +1,270 @@
+"""The recurrent memory agent: section by section a model rewrites a bounded memory, and answers from it alone.
+
+MemAgent is one, and so is everything made of it. A `Policy` is an agent as pure functions of a state: it knows no run,
+no document and no model, so that a trainer can drive it step by step. An `Agent` drives one over a document in a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from convmem.core import (
+    BudgetExhausted,
+    CallFailed,
+    ContextExceeded,
+    EvidenceFound,
+    LayerStarted,
+    Malformed,
+    Message,
+    Piece,
+    Relevance,
+    ReplySlice,
+    Span,
+    Stopped,
+    Tokenizer,
+    WindowRead,
+)
+from convmem.document import Window, Windows, split
+from convmem.memory.aggregation import NOT_FOUND, Finding
+from convmem.memory.extraction import extract
+from convmem.memory.kernel import LEAST_WINDOW
+from convmem.memory.provenance import Provenance
+from convmem.memory.quoting import says_nothing
+from convmem.prompts import Template
+from convmem.run import Ask, Reply, Run
+from convmem.run.gate import ESTIMATE_MARGIN
+
+S = TypeVar("S", bound="State")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+# ------------------------------------------------------------------------------------------------ the agent, pure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State(ABC):
+    """What an agent carries from one section to the next.
+
+    ``cut`` is the tokens beyond a limit that were left out so far, ``unusable`` the replies so far that could not be
+    read and left the state as it was, ``finished`` whether the agent wants to read no further.
+    """
+
+    question: str
+    cut: int = 0
+    unusable: int = 0
+    finished: bool = False
+
+    @property
+    @abstractmethod
+    def texts(self) -> Mapping[str, str]:
+        """What the memory holds, each text under a key that stays its own when it is rewritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A template with its variables, each a text or parts of one; ``reply_tokens`` bounds the reply."""
+
+    template: Template
+    variables: Mapping[str, str | Sequence[Piece]]
+    reply_tokens: int
+    schema: Mapping[str, Any] | None = None
+
+    def render(self) -> tuple[Message, ...]:
+        """The messages of a prompt that has no part but text."""
+        return self.template.render({name: "".join(map(str, value)) for name, value in self.variables.items()})
+
+
+class Policy(ABC, Generic[S]):
+    """An agent as pure functions; with a model of any kind it reads and answers as follows::
+
+        state = policy.start(question)
+        for section in sections:
+            state = policy.update(state, model(policy.prompt(state, section).render()))
+            if state.finished:
+                break
+        answer = extract(model(policy.answer_prompt(state).render()))
+
+    ``tokenizer`` counts what a state may hold. ``memory_tokens`` is the most that a state takes in a prompt, and
+    ``expected_tokens`` what estimates take a step's reply to have.
+    """
+
+    memory_tokens: int
+    expected_tokens: int
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+
+    @abstractmethod
+    def start(self, question: str) -> S:
+        """The state before anything was read."""
+
+    @abstractmethod
+    def prompt(self, state: S, section: str | Sequence[Piece]) -> Prompt:
+        """What is asked about the next section, as text or as the pieces that it is made of."""
+
+    @abstractmethod
+    def parse(self, reply: str) -> Any:
+        """What a reply wants done. Raises Malformed where it can't be read."""
+
+    def repair(self, reply: str) -> Any:
+        """`parse`, more tolerant."""
+        return self.parse(reply)
+
+    @abstractmethod
+    def apply(self, state: S, wanted: Any) -> S:
+        """The state after what ``parse`` or ``repair`` gave."""
+
+    @abstractmethod
+    def answer_prompt(self, state: S) -> Prompt:
+        """What is asked at the end; `extraction.extract` finds the answer in the reply."""
+
+    def update(self, state: S, reply: str) -> S:
+        """The state after a reply, whatever it says: one that can't be read only counts as ``unusable``."""
+        for read in (self.parse, self.repair):
+            try:
+                return self.apply(state, read(reply))
+            except Malformed:
+                continue
+        return replace(state, unusable=state.unusable + 1)
+
+    def limited(self, text: str, limit: int) -> tuple[str, int]:
+        """The first ``limit`` tokens of ``text``, and how many tokens that leaves out."""
+        offsets = self.tokenizer.offsets(text)
+        beyond = len(offsets) - limit
+        return (text[: int(offsets[limit])].rstrip(), beyond) if beyond > 0 else (text, 0)
+
+
+def tagged(reply: str, tag: str) -> str | None:
+    """What stands in the first ``<tag>`` of a reply, None without one; the next tag or the reply's end may close it."""
+    found = re.search(rf"<{tag}>(.*?)(?:</{tag}>|<[a-z_]+>|\Z)", reply, re.DOTALL | re.IGNORECASE)
+    return found[1].strip() if found else None
+
+
+# ------------------------------------------------------------------------------------------------ the agent in a run
+
+
+class Agent(Generic[S]):
+    """A policy at work on a question over the run's document: one call a section, each waiting for the one before."""
+
+    def __init__(self, policy: Policy[S], question: str, run: Run) -> None:
+        self.policy, self.run = policy, run
+        self.state = policy.start(question)
+        self._provenance = Provenance()
+        self._places: dict[str, Piece] = {}
+        self._node: int | None = None
+
+    async def read(self, sections: Windows) -> None:
+        """Read in order, to the end or until the agent, the budget or the deadline ends it; answering is set aside."""
+        await self._set_aside()
+        self.run.emit(LayerStarted(0, len(sections)))
+        for section in sections:
+            try:
+                await self._step(section)
+            except Stopped as stopped:
+                end = "budget" if isinstance(stopped, BudgetExhausted) else "deadline"
+                self.run.warn(f"The {end} ended reading after {section.index:,} of {len(sections):,} sections.")
+                break
+            if self.state.finished:
+                break
+        if self.state.unusable:
+            self.run.warn(f"{self.state.unusable:,} replies could not be read and left the memory as it was.")
+
+    async def answer(self) -> Finding:
+        """The answer from the memory alone; not found where nothing was read."""
+        question = self.state.question
+        if self._node is None:
+            return Finding(question, NOT_FOUND, False)
+        prompt = await self._off_loop(self.policy.answer_prompt, self.state)
+        try:
+            reply = await self.run.call(self._ask(prompt, priority=(-1_000,), answering=True))
+        except (CallFailed, ContextExceeded, Stopped) as failure:
+            self.run.warn(f"The question “{question}” could not be answered from the memory: {failure}")
+            return Finding(question, NOT_FOUND, False)
+        text = extract(reply.text)
+        if says_nothing(text):
+            return Finding(question, NOT_FOUND, False, node=reply.node)
+        shown = [part for value in prompt.variables.values() for part in _parts(value) if isinstance(part, str)]
+        citations = self._provenance.cite(f"{question} {text}", shown, self.run)
+        return Finding(question, text, True, citations, reply.node)
+
+    async def _step(self, section: Window) -> None:
+        """One section; in halves where the model takes less. One that can't be read leaves the state as it was."""
+        prompt = await self._off_loop(self.policy.prompt, self.state, (section.span,))
+        ask = self._ask(prompt, window=section.span, priority=(0, section.index))
+        try:
+            reply = await self.run.call(ask)
+        except ContextExceeded as exceeded:
+            if section.tokens[1] - section.tokens[0] < 2 * LEAST_WINDOW:
+                self.run.failed(section.span, ask.role, "", str(exceeded))
+                return
+            for half in split(self.run.document, self.run.tokenizer, section):
+                if not self.state.finished:
+                    await self._step(half)
+        except CallFailed:
+            return
+        else:
+            await self._update(reply, section.span, prompt.reply_tokens)
+
+    async def _update(self, reply: Reply[Any], read: Span, reply_tokens: int) -> None:
+        before = self.state
+        self.state = await self._off_loop(self.policy.update, before, reply.text)
+        self._node = reply.node
+        if reply.finish == "length":
+            self.run.warn(f"A reply was cut off at its limit of {reply_tokens:,} tokens, and the memory with it.")
+        if self.state.cut > before.cut:
+            self.run.cut("memory beyond its limit", self.state.cut - before.cut)
+        for text in self.state.texts.values():
+            if text and text not in self._places and (at := reply.text.find(text)) >= 0:
+                self._places[text] = ReplySlice(reply.node, at, at + len(text))
+        new = self._provenance.rewritten(self.state.texts, read)
+        relevance: Relevance = 1 if new else 0
+        self.run.trace.mark(reply.node, relevance)
+        self.run.emit(WindowRead(0, "", read, relevance))
+        for evidence in new:
+            self.run.emit(EvidenceFound(evidence))
+
+    async def _off_loop(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What one of the policy's functions gives; in a thread, where counting asks a server."""
+        if self.policy.tokenizer.remote:
+            return await asyncio.to_thread(function, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    def _ask(self, prompt: Prompt, **more: Any) -> Ask[Any]:
+        """The call for a prompt, with every text that an earlier reply holds given as that reply's slice."""
+        answering = more.get("answering", False)
+        return Ask(
+            template=prompt.template,
+            variables={name: self._placed(value) for name, value in prompt.variables.items()},
+            parse=_answered if answering else self.policy.parse,
+            repair=None if answering else self.policy.repair,
+            max_tokens=prompt.reply_tokens,
+            schema=prompt.schema,
+            parents=() if self._node is None else (self._node,),
+            **more,
+        )
+
+    def _placed(self, value: str | Sequence[Piece]) -> tuple[Piece, ...]:
+        return tuple(self._places.get(part, part) if isinstance(part, str) else part for part in _parts(value))
+
+    async def _set_aside(self) -> None:
+        """Keep what answering from a full memory may cost."""
+        prompt = self.policy.answer_prompt(self.state)
+        tokenizer = self.run.model(prompt.template.name).tokenizer or self.run.tokenizer
+        measured = await self.run.measure(self._ask(prompt)) + self.policy.memory_tokens
+        self.run.set_aside(round(measured * (1 if tokenizer.exact else 1 + ESTIMATE_MARGIN)) + prompt.reply_tokens)
+
+
+def _parts(value: str | Sequence[Piece]) -> Sequence[Piece]:
+    return (value,) if isinstance(value, str) else value
+
+
+def _answered(reply: str) -> str:
+    if not (answer := extract(reply)):
+        raise Malformed("the reply has no answer")
+    return answer
