@@ -13,10 +13,12 @@ QUESTION = "Who first proposed the tariff, when was it passed, and why?"
 
 
 def document(tokens: int) -> Document:
-    """Words by a fixed seed, about ``tokens`` tokens, counted in advance."""
+    """Words by a fixed seed, as often as natural words are, about ``tokens`` tokens, counted in advance."""
     rng = random.Random(0)
-    words = ["council", "tariff", "river", "report", "vote", "harbour", "of", "the", "and", "in", "was", "by", "year."]
-    made = Document.from_text(" ".join(rng.choices(words, k=tokens)))
+    syllables = [consonant + vowel for consonant in "bdfgklmnprstv" for vowel in "aeiou"]
+    vocabulary = ["".join(rng.choices(syllables, k=1 + rank.bit_length() // 5)) for rank in range(1, 5_000)]
+    words = rng.choices(vocabulary, [1 / rank for rank in range(1, 5_000)], k=tokens * 12 // 13)
+    made = Document.from_text("".join(f"{word} " if n % 16 else f"{word}. " for n, word in enumerate(words, 1)))
     made.token_offsets(EstimateTokenizer())
     return made
 

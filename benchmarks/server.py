@@ -1,13 +1,14 @@
 """A chat server for benchmarks: it answers after a fixed time, in its own process.
 
 It does not parse what it is sent, so that its own work stays small: a prompt that asks for JSON gets one object that
-serves every role, any other prompt a list of notes.
+serves every role, any other prompt a list of notes in words of its own, cut from it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ FIELDS = {
     "passages": [1],
     "findings": [1],
 }
-NOTES = "\n".join(f"- The council heard the report of district {n} and put it to the vote." for n in range(6))
+NOTES, NOTE_BYTES = 6, 70
 
 
 @contextmanager
@@ -36,6 +37,13 @@ def server(*, latency: float = 0.0) -> Iterator[str]:
             process.terminate()
 
 
+def notes(prompt: bytes) -> str:
+    """Pieces of the prompt from places evenly apart."""
+    step = len(prompt) // (NOTES + 1)
+    cuts = [prompt[at : at + NOTE_BYTES].decode("ascii", "ignore") for at in range(step, step * NOTES + 1, step)]
+    return "\n".join("- " + " ".join(re.findall("[a-z]+", cut)) for cut in cuts)
+
+
 def chat(text: str) -> bytes:
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
     usage = {"prompt_tokens": 0, "completion_tokens": 100, "total_tokens": 100}
@@ -43,7 +51,7 @@ def chat(text: str) -> bytes:
 
 
 async def serve(latency: float) -> None:
-    fields, notes = chat(json.dumps(FIELDS)), chat(NOTES)
+    fields = chat(json.dumps(FIELDS))
     models = json.dumps({"object": "list", "data": [{"id": "benchmark", "object": "model"}]}).encode()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -52,7 +60,7 @@ async def serve(latency: float) -> None:
             prompt = await reader.readexactly(int(length.split(b"\r\n")[0] or 0))
             if prompt:
                 await asyncio.sleep(latency)
-            body = (fields if b"Reply with JSON" in prompt else notes) if prompt else models
+            body = (fields if b"Reply with JSON" in prompt else chat(notes(prompt))) if prompt else models
             kind = b"content-type: application/json\r\n"
             writer.write(b"HTTP/1.1 200 OK\r\n%bcontent-length: %d\r\n\r\n%b" % (kind, len(body), body))
 
