@@ -86,6 +86,16 @@ def test_a_call_is_sent_whole() -> None:
     assert server.seen[-1].headers["authorization"] == "Bearer k1"
 
 
+def test_halves_of_surrogate_pairs_are_neither_sent_nor_kept() -> None:
+    half = json.loads('"\\ud83d"')
+    logprobs = [{"token": half, "logprob": -0.1, "top_logprobs": [{"token": half, "logprob": -0.1}]}]
+    choice = {"message": {"content": f"a{half}"}, "finish_reason": "stop", "logprobs": {"content": logprobs}}
+    with ScriptedServer(lambda _: Json({"choices": [choice]})) as server:
+        reply = using(server, lambda endpoint: endpoint.complete(ask(f"What{half}")))
+        assert server.requests[-1]["messages"][-1]["content"] == "What?"
+    assert (reply.text, reply.logprobs) == ("a?", (TokenLogprobs("?", -0.1, (("?", -0.1),)),))
+
+
 def test_samples_and_attempts_have_seeds_of_their_own() -> None:
     calls = [ask(seed=seed, sample=i, attempt=j) for seed in (0, 2**40, -1) for i in range(3) for j in range(3)]
     with ScriptedServer() as server:

@@ -7,14 +7,15 @@ can't be used (disk full, locked, corrupt, no permission), the cache goes on in 
 from __future__ import annotations
 
 import hashlib
-import json
 import sqlite3
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from convmem.core import Call, Completion, ConvMemError, TokenLogprobs, Usage
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from convmem.core import Call, Completion, ConvMemError
 from convmem.model.places import cache_directory
 
 _SETTINGS = """
@@ -25,6 +26,8 @@ CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, completion TEXT NOT NU
 # A commit is then with the operating system: safe from a kill of the process, and thousands a second.
 
 _BROKEN = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
+
+_COMPLETION = TypeAdapter(Completion)
 
 
 class CacheInfo(NamedTuple):
@@ -76,12 +79,12 @@ class Cache:
         asked = [
             namespace,
             identity,
-            [[message.role, _digest(message.content)] for message in call.messages],
+            [[message.role, _digest(message.content.encode("utf-8", "surrogatepass"))] for message in call.messages],
             call.schema,
-            asdict(call.sampling),
+            call.sampling,
             [call.seed, call.sample, call.attempt],
         ]
-        return _digest(json.dumps(asked))
+        return _digest(to_json(asked))
 
     def get(self, key: str) -> Completion | None:
         """The completion stored under ``key``."""
@@ -97,7 +100,7 @@ class Cache:
 
     def put(self, key: str, completion: Completion) -> None:
         """Store ``completion``: committed when this returns."""
-        stored = json.dumps(asdict(completion), separators=(",", ":"))
+        stored = to_json(completion, inf_nan_mode="constants").decode()
         if self._db and self._writable:
             try:
                 self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, stored))
@@ -175,8 +178,8 @@ class Cache:
             self._warn(f"Replies of this run are not kept: the cache {self.path} fails ({error}); {remedy}.")
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _files(path: Path | None) -> list[Path]:
@@ -190,15 +193,6 @@ def _is_broken(error: Exception) -> bool:
 
 def _decode(stored: str) -> Completion | None:
     try:
-        fields = json.loads(stored)
-        usage, logprobs = fields.pop("usage"), fields.pop("logprobs")
-        return Completion(
-            **fields,
-            usage=Usage(**usage) if usage else None,
-            logprobs=tuple(
-                TokenLogprobs(at["token"], at["logprob"], tuple((token, value) for token, value in at["top"]))
-                for at in logprobs
-            ),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError):
+        return _COMPLETION.validate_json(stored)
+    except ValidationError:
         return None

@@ -5,12 +5,13 @@ What a server refuses among the optional parameters is left out from then on, si
 
 from __future__ import annotations
 
-import json
 import re
 import time
 import zlib
 from typing import Any
 from urllib.parse import urlsplit
+
+from pydantic_core import to_json
 
 from convmem.core import Call, Completion, Fatal, Finish, Tokenizer, TokenLogprobs, Usage
 from convmem.model.discover import UNNAMED, Served, discover
@@ -101,9 +102,7 @@ class Endpoint:
         while True:
             body = self._body(call)
             started = time.perf_counter()
-            answer = await self._transport.send(
-                self._transport.url + "/chat/completions", json.dumps(body, separators=(",", ":")).encode()
-            )
+            answer = await self._transport.send(self._transport.url + "/chat/completions", to_json(body))
             seconds = time.perf_counter() - started
             if answer.status == 200:
                 return _completion(answer, self._transport.url, seconds)
@@ -132,7 +131,7 @@ class Endpoint:
             optional["response_format"] = {"response_format": {"type": "json_schema", "json_schema": schema}}
         body: dict[str, Any] = {
             "model": self._name,
-            "messages": [{"role": message.role, "content": message.content} for message in call.messages],
+            "messages": [{"role": message.role, "content": _sound(message.content)} for message in call.messages],
         }
         for parameter, fields in optional.items():
             if parameter not in self._refused:
@@ -184,7 +183,7 @@ def _text(content: object) -> str:
 
 
 def _sound(text: str) -> str:
-    """``text`` without halves of surrogate pairs, which JSON can carry and no file can."""
+    """``text`` without halves of surrogate pairs, which UTF-8 can't hold."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -204,9 +203,9 @@ def _logprobs(logprobs: Any) -> tuple[TokenLogprobs, ...]:
     try:
         return tuple(
             TokenLogprobs(
-                at["token"],
+                _sound(at["token"]),
                 float(at["logprob"]),
-                tuple((top["token"], float(top["logprob"])) for top in at.get("top_logprobs") or ()),
+                tuple((_sound(top["token"]), float(top["logprob"])) for top in at.get("top_logprobs") or ()),
             )
             for at in logprobs["content"] or ()
         )
