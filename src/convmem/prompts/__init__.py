@@ -18,18 +18,15 @@ from convmem.core import Message
 _VARIABLE = re.compile(r"\{\{(<?)(\w+)>?\}\}")
 
 _CONTROL_NAMES = "s|bos|eos|pad|unk|mask|think|tool_call|tool_response|start_of_turn|end_of_turn|image|audio|<SYS"
-_CONTROL_TOKENS = [
-    re.compile(pattern)
-    for pattern in (
-        rf"<(?=/?[|｜]|/?(?:{_CONTROL_NAMES})>)",
-        r"\[(?=/?(?:INST|[A-Z]+_[A-Z]+)\])",
-        r"\|(?=>)",
-        "｜(?=>)",
-    )
-]
-"""First characters of what some model's tokenizer takes for a control token: ``<|im_end|>``, ``</s>``, ``[INST]``.
+_CONTROL_TOKENS = {
+    "<": re.compile(rf"<(?=/?[|｜]|/?(?:{_CONTROL_NAMES})>)"),
+    "[": re.compile(r"\[(?=/?(?:INST|[A-Z]+_[A-Z]+)\])"),
+    "|": re.compile(r"\|(?=>)"),
+    "｜": re.compile("｜(?=>)"),
+}
+"""What some model's tokenizer takes for a control token, ``<|im_end|>``, ``</s>``, ``[INST]``, by its first character.
 
-Apart, since a pattern that begins with one character runs forty times as fast as their union.
+Apart, since looking for one character costs next to nothing, and most texts hold none of them.
 """
 
 
@@ -63,7 +60,7 @@ def fence(tag: str, text: str) -> str:
     """
     text = neutralize(text)
     name, number = tag, 1
-    while re.search(rf"<\s*/?\s*{name}\b", text, re.IGNORECASE):
+    while "<" in text and re.search(rf"<\s*/?\s*{name}\b", text, re.IGNORECASE):
         number += 1
         name = f"{tag}-{number}"
     return f"<{name}>\n{text}\n</{name}>"
@@ -71,8 +68,9 @@ def fence(tag: str, text: str) -> str:
 
 def neutralize(text: str) -> str:
     """``text`` with a space after the first character of anything that a model may take for a control token."""
-    for start in _CONTROL_TOKENS:
-        text = start.sub(lambda m: m[0] + " ", text)
+    for first, token in _CONTROL_TOKENS.items():
+        if first in text:
+            text = token.sub(f"{first} ", text)
     return text
 
 
