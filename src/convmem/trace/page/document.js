@@ -61,7 +61,9 @@ function unwrapped(text) {
   let done = 0, lines = [];
   const paragraph = () => {
     const width = Math.max(...lines.map(([start, end]) => end - start));
-    const full = lines.slice(0, -1).every(([start, end]) => end - start > 0.8 * width);
+    const full = lines.slice(0, -1).every(([start, end]) => {
+      return end - start > 0.8 * width && /^\S+ \S+ \S/.test(text.slice(start, end));
+    });
     if (width >= 50 && width <= 200 && full && lines.slice(1).some(([start]) => /\p{Ll}/u.test(text[start]))) {
       for (const [, end] of lines.slice(0, -1)) {
         out.push(text.slice(done, end), " ");
@@ -72,7 +74,7 @@ function unwrapped(text) {
   };
   for (let start = 0; start < text.length; ) {
     const found = text.indexOf("\n", start), end = found < 0 ? text.length : found;
-    const prose = end - start < 300 && /^[\p{L}"'“‘(*_]\S* \S/u.test(text.slice(start, Math.min(end, start + 60)));
+    const prose = end - start < 300 && /^[\p{L}\p{N}"'“‘(*_]/u.test(text.slice(start, end));
     if (prose) lines.push([start, end]);
     if (!prose || lines.length === 60) paragraph();
     start = end + 1;

@@ -54,7 +54,7 @@ function showCost() {
   }
   for (const { what, tokens } of coverage.truncated) notices.append(h("li", null, "Left out: ", isolated(what), `, ${count(tokens, "token")}`));
   $("coverage").append(
-    h("p", { className: "read" }, gauge, `${percent} of ${count(coverage.tokens, "token")} read, in ${count(coverage.windows, "window")}`), notices,
+    h("p", { className: "share" }, gauge, `${percent} of ${count(coverage.tokens, "token")} read, in ${count(coverage.windows, "window")}`), notices,
     table("By role", ["role", "calls", "prompt", "cached", "reply", "replayed"],
       Object.entries(usage.by_role).map(([role, t]) => [role, t.calls, t.prompt_tokens, t.cached_tokens, t.completion_tokens, t.cache_hits])),
     table("Configuration", ["field", "value"], Object.entries(data.config).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)])),
