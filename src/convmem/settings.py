@@ -62,17 +62,17 @@ def resolve(given: Mapping[str, Any]) -> Settings:
     Settings of other methods are refused when given, and passed over in the file and the environment, which serve all
     methods. Raises InputError that names the setting and what is wrong.
     """
-    given = {name.replace("-", "_"): _plain(value) for name, value in given.items()}
+    given = {name.replace("-", "_"): plain(value) for name, value in given.items()}
     stored = {**_file(), **_environment()}
     kind = method(str(given.get("method") or stored.get("method") or General().method))
     known = names(kind)
-    _refuse_unknown(given, known, f"the method {kind.name}")
+    refuse_unknown(given, known, f"the method {kind.name}")
     values = {name: value for name, value in {**stored, **given}.items() if name in known}
     tables = [each["models"] for each in (stored, given) if "models" in each]
     if all(isinstance(table, Mapping) for table in tables):
         values["models"] = {role: model for table in tables for role, model in table.items()}
-    general = _part(General, values)
-    return Settings(general, _part(RunSettings, values), kind(_config(kind.Config, general.preset, values)))
+    general = part(General, values)
+    return Settings(general, part(RunSettings, values), kind(configure(kind.Config, general.preset, values)))
 
 
 def names(kind: type[Method[Any]]) -> frozenset[str]:
@@ -96,21 +96,21 @@ def _file() -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise InputError(f"The settings in '{path}' can't be read: {error}.") from None
-    _refuse_unknown(values, _all_names(), f"any method (in '{path}')")
+    refuse_unknown(values, _all_names(), f"any method (in '{path}')")
     return values
 
 
 def _environment() -> dict[str, Any]:
     """Variables whose name is no setting are not ours to judge: some of them move files."""
     variables = {name: PREFIX + name.upper() for name in _all_names()}
-    return {name: _plain(os.environ[variable]) for name, variable in variables.items() if variable in os.environ}
+    return {name: plain(os.environ[variable]) for name, variable in variables.items() if variable in os.environ}
 
 
 def _all_names() -> frozenset[str]:
     return frozenset().union(*map(names, methods().values()))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """What ``value`` stands for, where it is the JSON of null, a list or an object; pydantic reads other text."""
     if isinstance(value, str) and (value == "null" or value[:1] in "[{"):
         try:
@@ -120,7 +120,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _refuse_unknown(values: Iterable[str], known: Collection[str], of: str) -> None:
+def refuse_unknown(values: Iterable[str], known: Collection[str], of: str) -> None:
+    """Raise InputError for the first of ``values`` that is not ``known``; ``of`` says whose settings those are."""
     for name in values:
         if name not in known:
             close = get_close_matches(name, known, 1)
@@ -128,13 +129,14 @@ def _refuse_unknown(values: Iterable[str], known: Collection[str], of: str) -> N
             raise InputError(f"There is no setting '{name}' of {of}; {remedy}")
 
 
-def _config(kind: type[MethodConfig], preset: str | None, values: Mapping[str, Any]) -> MethodConfig:
+def configure(kind: type[MethodConfig], preset: str | None, values: Mapping[str, Any]) -> MethodConfig:
+    """The preset (unset: `lean` where there is one) with those of ``values`` that the method has."""
     own = {name: value for name, value in values.items() if name in kind.model_fields}
     preset = preset or ("lean" if "lean" in kind.presets else None)
     return kind.preset(preset, **own) if preset else kind.of(own)
 
 
-def _part(kind: type[M], values: Mapping[str, Any]) -> M:
+def part(kind: type[M], values: Mapping[str, Any]) -> M:
     """Those of ``values`` that ``kind`` has."""
     try:
         return kind.model_validate({name: value for name, value in values.items() if name in kind.model_fields})

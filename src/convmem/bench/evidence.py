@@ -19,9 +19,9 @@ from convmem.core import Span, union
 class Stages:
     """What was read and kept in one run.
 
-    ``windows``: every text that one call read at layer 0; ``kept``: those whose relevance was above 0; ``layers``: for
-    each layer, the spans of what came out of it; ``buffer``: the residual buffer; ``final``: the spans of what the
-    answering prompts held.
+    ``windows``: every text that one call read at layer 0; ``kept``: what of it went on, into summaries or verbatim;
+    ``layers``: for each layer, the spans of what came out of it; ``buffer``: the residual buffer; ``final``: the spans
+    of what the answering prompts held.
     """
 
     windows: Sequence[Span] = ()

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from convmem import api
-from convmem.cli import tracefile
+from convmem.cli import bench, tracefile
 from convmem.cli.models import at_hand, in_words
 from convmem.cli.progress import Watch
 from convmem.cli.report import plan_table, report
@@ -40,6 +40,7 @@ app = typer.Typer(
 )
 cache_app = typer.Typer(help="The store of every reply, which makes a run that was cut short resume for free.")
 app.add_typer(cache_app, name="cache")
+app.add_typer(bench.app, name="bench")
 
 ModelOption = Annotated[
     list[str] | None,

@@ -1,0 +1,162 @@
+"""Results of a benchmark: a row for each question, method, model, length and seed, and what they came from.
+
+``rows.jsonl`` has the rows, appended as they come, so that a run that was cut short goes on where it was.
+``manifest.json`` says which commands made them, with which versions, from which data. Knows no method.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from platform import platform, python_version
+from typing import Any, Literal, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from convmem import __version__
+from convmem.bench.contexts import Benchmark
+from convmem.core import InputError
+
+FORMAT = 1
+
+Status = Literal["answered", "failed", "unavailable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Calls and tokens; a reply that was stored before counts as what it took when it was made."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What came of one question. Scores and shares are from 0 to 1, lengths in tokens, times in seconds.
+
+    ``question`` is its id and ``asked`` its text. ``label`` names the method with all that sets it apart in these
+    results, ``config`` is what it was settled to. ``prediction`` is the extracted answer. ``scores`` are None where the
+    method was unavailable, and 0 where it failed; ``acc_l`` is the mean of ``ratings``, None without a judge.
+    ``docs`` and ``document_tokens`` are 0 for answers without any context. ``replayed`` calls were answered from the
+    cache and took no time, so that ``seconds`` is too low by theirs. ``evidence`` is None where the support is not
+    known or nothing was answered. ``trace`` is a file's name in the results.
+    """
+
+    dataset: str
+    question: str
+    asked: str
+    type: str
+    docs: int
+    placement: str
+    method: str
+    preset: str
+    label: str
+    config: Mapping[str, Any]
+    model: str
+    simulated: bool
+    seed: int
+    status: Status
+    error: str = ""
+    prediction: str = ""
+    references: Sequence[str] = ()
+    scores: Mapping[str, float | None] | None = None
+    ratings: Sequence[float] = ()
+    calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    replayed: int = 0
+    depth: int = 0
+    seconds: float = 0.0
+    document_tokens: int = 0
+    by_role: Mapping[str, Spent] = field(default_factory=dict)
+    layers: Sequence[Spent] = ()
+    evidence: Mapping[str, Any] | None = None
+    warnings: Sequence[str] = ()
+    trace: str | None = None
+
+    @property
+    def key(self) -> Key:
+        return Key(self.dataset, self.question, self.docs, self.label, self.model, self.seed)
+
+
+class Key(NamedTuple):
+    """What a row is about; results have one row for each."""
+
+    dataset: str
+    question: str
+    docs: int
+    label: str
+    model: str
+    seed: int
+
+
+_ROW = TypeAdapter(Row)
+
+
+class Results:
+    """The results in ``directory``, which is made where it is not there."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._rows = directory / "rows.jsonl"
+        others = [path for path in directory.glob("*") if path.name not in {"rows.jsonl", "manifest.json", "traces"}]
+        if directory.is_file() or (others and not self._rows.exists()):
+            raise InputError(f"{directory} holds something other than results: name a new or empty directory.")
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def rows(self) -> Iterator[Row]:
+        """All rows, as they were written. Raises InputError for a damaged one; an unfinished last line is passed over.
+
+        ``scores`` and ``evidence`` are as JSON gives them.
+        """
+        if not self._rows.exists():
+            return
+        lines = self._rows.read_text("utf-8").split("\n")
+        for number, line in enumerate(lines[:-1], 1):
+            try:
+                yield _ROW.validate_json(line)
+            except ValidationError as error:
+                where = ".".join(map(str, error.errors()[0]["loc"]))
+                raise InputError(f"{self._rows}, line {number} {where}: this is no result; delete the line.") from None
+
+    def append(self, row: Row) -> None:
+        """Write ``row`` after the others."""
+        with self._rows.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) + "\n")
+
+    def begin(self, benchmark: Benchmark, command: Sequence[str]) -> None:
+        """Note in the manifest that ``command`` adds rows on ``benchmark``, and cut off an unfinished row.
+
+        Raises InputError where the results are of another benchmark of the same name.
+        """
+        path = self.directory / "manifest.json"
+        manifest: dict[str, Any] = {"format": FORMAT, "commands": [], "data": {}}
+        if path.exists():
+            manifest = json.loads(path.read_bytes())
+        data = {
+            "source": dict(benchmark.source),
+            "recipe": asdict(benchmark.recipe),
+            "tokenizer": benchmark.tokenizer,
+            "contexts": {f"{case.id}/{case.docs}": case.sha256 for case in benchmark.cases},
+        }
+        known = manifest["data"].setdefault(benchmark.dataset, data)
+        if known != json.loads(json.dumps(data)) and known is not data:
+            raise InputError(
+                f"{self.directory} has results on another benchmark {benchmark.dataset!r}: name another directory."
+            )
+        made = {"command": list(command), "convmem": __version__, "python": python_version(), "on": platform()}
+        if made not in manifest["commands"]:
+            manifest["commands"].append(made)
+        path.write_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", "utf-8")
+        if self._rows.exists():
+            content = self._rows.read_bytes()
+            if not content.endswith(b"\n"):
+                self._rows.write_bytes(content[: content.rfind(b"\n") + 1])

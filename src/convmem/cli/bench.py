@@ -1,0 +1,274 @@
+"""``convmem bench``: build contexts, run methods over them, estimate a model's reading. Parses, calls, prints."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from convmem.bench import prepare
+from convmem.bench.asking import Asking
+from convmem.bench.calibrate import measure
+from convmem.bench.contexts import Benchmark, Recipe
+from convmem.bench.entries import entries
+from convmem.bench.placement import Placement
+from convmem.bench.questions import Question
+from convmem.bench.results import Results, Row
+from convmem.bench.runner import Runner
+from convmem.cli.terminal import Notes, counted, one_line, put, tokens
+from convmem.core import InputError, Tokenizer
+from convmem.document import EstimateTokenizer, GgufTokenizer, JsonTokenizer
+from convmem.model import Cache, connect
+
+INTERRUPTED = 130
+BEST_OF_TWO = "best-of-2"
+SAMPLED = 0.7
+"""The temperature of the two tries of the filter, so that they can differ."""
+
+app = typer.Typer(
+    help="Methods over the same questions, contexts and seeds: what each costs, and where it loses the evidence.",
+    rich_markup_mode=None,
+)
+
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing beside errors.")]
+
+
+@app.command(no_args_is_help=True)
+def build(
+    dataset: Annotated[
+        str,
+        typer.Option(metavar="F", help="A dataset's file, or synthetic:hops=2,3,4 for an invented world."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="A new or empty directory, or a benchmark to replace.")],
+    docs: Annotated[str, typer.Option(metavar="N,N,…", help="Context sizes in documents.")] = "50,200,800",
+    format: Annotated[  # noqa: A002
+        Literal["auto", "hotpotqa", "2wiki", "musique", "memagent"],
+        typer.Option(metavar="hotpotqa|2wiki|musique|memagent|auto", help="What the file is."),
+    ] = "auto",
+    pool: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="P",
+            help='Distractors: a {"title", "text"} a line.  [default: the dataset\'s other paragraphs]',
+        ),
+    ] = None,
+    count: Annotated[int, typer.Option("--n", metavar="N", help="Questions, drawn by the seed.", min=1)] = 128,
+    seed: Annotated[int, typer.Option(metavar="N", help="Decides every choice.")] = 0,
+    nested: Annotated[bool, typer.Option(help="A shorter context is a subsequence of a longer one.")] = False,
+    placement: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE[:KEY=VALUE,…]",
+            help="Where the evidence stands: natural, early, late, edge, middle or gap, with order=forward|backward, "
+            "window=TOKENS and gap=WINDOWS, as in gap:gap=8,order=backward.",
+        ),
+    ] = "natural",
+    rename: Annotated[
+        bool, typer.Option("--rename", help="Replace the names in answers by invented ones, everywhere.")
+    ] = False,
+    filter: Annotated[  # noqa: A002
+        Literal["best-of-2"] | None,
+        typer.Option(
+            metavar=BEST_OF_TWO, help="Leave out questions that --model answers in both of two tries without a context."
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", metavar="M", help="The model of --filter.")] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(metavar="F", help="A tokenizer.json or GGUF file that counts tokens.  [default: an estimate]"),
+    ] = None,
+    quiet: QuietOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Write contexts around questions whose evidence is known, with a manifest of where it stands.
+
+    Equal inputs and seed give equal bytes.
+    """
+    if (filter is None) != (model is None):
+        raise InputError("--filter and --model go together: the model answers without a context.")
+    notes = Notes(quiet)
+    recipe = Recipe(_numbers(docs, "--docs"), seed, nested, Placement.parse(placement))
+    source = prepare.read(dataset, format, pool, recipe, count)
+    if rename:
+        source = prepare.renamed(source, seed)
+    keep = _best_of_two(model, notes) if model else None
+    made = prepare.write(source, recipe, count, out, _tokenizer(tokenizer), keep)
+    questions = len({case.id for case in made.cases})
+    notes.say(f"{out}: {counted(questions, 'question')} of {made.dataset}, {counted(len(made.cases), 'context')}.")
+    for size in sorted({case.docs for case in made.cases}):
+        lengths = [case.tokens for case in made.cases if case.docs == size]
+        notes.say(f"  {counted(size, 'document')}: {tokens(sum(lengths) // len(lengths))} tokens")
+    for what in ("filter", "label not in its support"):
+        if what in made.source:
+            notes.say(f"{what}: {made.source[what]}")
+
+
+@app.command(no_args_is_help=True)
+def run(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", show_default=False, help="A built benchmark.")],
+    methods: Annotated[
+        str,
+        typer.Option(
+            metavar="M,M,…",
+            help="Each a method, with :PRESET and +SETTING=VALUE where wanted: convmem:paper,convmem:paper+skip=off.",
+        ),
+    ],
+    model: Annotated[
+        list[str],
+        typer.Option(
+            "--model", "-m", metavar="M", help="As for convmem ask, or sim:recall=0.9,noise=0.05. Repeatable."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="RESULTS", help="Where rows are added; what is there is not run again.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting for every method that has it. Repeatable."),
+    ] = None,
+    judge: Annotated[
+        str | None, typer.Option(metavar="J", help="A model that rates each answer from 0 to 10 (ACC_L).")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--n", metavar="N", help="Only the first N questions.", min=1, show_default=False)
+    ] = None,
+    seeds: Annotated[str, typer.Option(metavar="N,N,…", help="A row for each.")] = "0",
+    budget: Annotated[
+        int | None, typer.Option(metavar="TOKENS", help="The same for every method and question.", min=1)
+    ] = None,
+    parallel: Annotated[
+        int, typer.Option(metavar="N", help="Questions asked of a real model at once; times suffer.", min=1)
+    ] = 1,
+    traces: Annotated[bool, typer.Option("--traces", help="Keep the page of every run.")] = False,
+    quiet: QuietOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Run methods over a built benchmark: a row for each question, method, model, length and seed.
+
+    A run that was cut short goes on where it was. A failed question counts as wrong and is shown as failed.
+    """
+    notes = Notes(quiet)
+    benchmark, results = Benchmark.load(directory), Results(out)
+    competing = entries([spec for spec in methods.split(",") if spec.strip()], _changes(changes), budget)
+    models = [connect(spec) for spec in dict.fromkeys(model)]
+    results.begin(benchmark, shlex.join(["convmem", *sys.argv[1:]]))
+    with closing(Cache.shared(notes.warn)) as cache, _Progress(notes) as progress:
+        runner = Runner(
+            benchmark, results, competing, models, _numbers(seeds, "--seeds"), cache, count=count,
+            judge=connect(judge) if judge else None, parallel=parallel, traces=traces,
+        )  # fmt: skip
+        try:
+            runner.run(progress.begun, progress.done)
+        except KeyboardInterrupt:
+            notes.say("Stopped. Finished rows and calls are stored; run the same command to go on.")
+            raise typer.Exit(INTERRUPTED) from None
+    notes.say(f"{results.directory}: {progress.summary()}.")
+
+
+@app.command(no_args_is_help=True)
+def calibrate(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", show_default=False, help="A built benchmark.")],
+    model: Annotated[str, typer.Option("--model", "-m", metavar="M", help="A real model, as for convmem ask.")],
+    count: Annotated[int, typer.Option("--n", metavar="N", help="Questions to read for.", min=1)] = 12,
+    lengths: Annotated[str, typer.Option(metavar="N,N,…", help="Tokens of the texts that are read.")] = "500,2000,6000",
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was counted, as JSON.")] = False,
+    quiet: QuietOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Estimate the simulated reader's parameters from a real model, and print them as --model takes them."""
+    notes = Notes(quiet)
+    benchmark = Benchmark.load(directory)
+    with closing(Cache.shared(notes.warn)) as cache:
+        found = asyncio.run(measure(benchmark, connect(model), cache, count, _numbers(lengths, "--lengths")))
+    for line in found.in_words():
+        notes.say(line)
+    put(json.dumps(found.as_json(), indent=2) if as_json else f"sim:{found.behaviour()}")
+
+
+class _Progress:
+    """One bar over all rows with the time left, what was spent, and what failed; lines where nothing can move."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+            console=notes.console, transient=True, disable=not notes.live,
+        )  # fmt: skip
+        self._task = self._bar.add_task("rows", total=None)
+        self._spent = 0
+        self._counts: Counter[str] = Counter()
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def begun(self, rows: int) -> None:
+        self._bar.update(self._task, total=rows)
+        if not self._notes.live:
+            self._notes.say(f"{counted(rows, 'row')} to make.")
+
+    def done(self, row: Row) -> None:
+        self._counts[row.status] += 1
+        self._spent += row.prompt_tokens + row.completion_tokens
+        where = f"{row.label} · {counted(row.docs, 'document')} · {tokens(self._spent)} tokens"
+        failed = f" · {counted(self._counts['failed'], 'failure')}" if self._counts["failed"] else ""
+        self._bar.update(self._task, advance=1, description=one_line(where + failed, 90))
+        if row.status == "failed":
+            self._notes.warn(f"{row.label}, question {row.question}: failed: {row.error}")
+
+    def summary(self) -> str:
+        """How many rows were made, by status."""
+        made = ", ".join(f"{count:,} {status}" for status, count in sorted(self._counts.items()))
+        return f"{counted(self._counts.total(), 'new row')}" + (f" ({made})" if made else "")
+
+
+def _best_of_two(spec: str, notes: Notes) -> prepare.Keep:
+    """Leaves out what the model knows."""
+
+    async def known(questions: Sequence[Question]) -> list[bool]:
+        model = connect(spec)
+        try:
+            await model.prepare()
+            with closing(Cache.shared(notes.warn)) as cache:
+                asking = Asking(model, cache, temperature=SAMPLED)
+                return [await asking.knows(question.question, question.answers) for question in questions]
+        finally:
+            await model.close()
+
+    def keep(questions: Sequence[Question]) -> tuple[Sequence[Question], str]:
+        knows = asyncio.run(known(questions))
+        said = f"{sum(knows)} of {counted(len(questions), 'question')} left out, which {spec} answers without a context"
+        return [question for question, k in zip(questions, knows, strict=True) if not k], said
+
+    return keep
+
+
+def _tokenizer(path: Path | None) -> Tokenizer:
+    if path is None:
+        return EstimateTokenizer()
+    return GgufTokenizer(path) if path.suffix.lower() == ".gguf" else JsonTokenizer(path)
+
+
+def _changes(changes: Sequence[str] | None) -> dict[str, str]:
+    pairs = [change.partition("=") for change in changes or ()]
+    if wrong := next((name for name, equals, _ in pairs if not equals), None):
+        raise InputError(f"--set takes KEY=VALUE, and '{wrong}' has no '='.")
+    return {name.strip().replace("-", "_"): value.strip() for name, _, value in pairs}
+
+
+def _numbers(text: str, option: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{option} takes whole numbers separated by commas, not '{text}'.") from None
