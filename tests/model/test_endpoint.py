@@ -89,8 +89,7 @@ def test_a_call_is_sent_whole() -> None:
 def test_halves_of_surrogate_pairs_are_neither_sent_nor_kept() -> None:
     half = json.loads('"\\ud83d"')
     logprobs = [{"token": half, "logprob": -0.1, "top_logprobs": [{"token": half, "logprob": -0.1}]}]
-    choice = {"message": {"content": f"a{half}"}, "finish_reason": "stop", "logprobs": {"content": logprobs}}
-    with ScriptedServer(lambda _: Json({"choices": [choice]})) as server:
+    with ScriptedServer(lambda _: Chat(f"a{half}", logprobs=logprobs)) as server:
         reply = using(server, lambda endpoint: endpoint.complete(ask(f"What{half}")))
         assert server.requests[-1]["messages"][-1]["content"] == "What?"
     assert (reply.text, reply.logprobs) == ("a?", (TokenLogprobs("?", -0.1, (("?", -0.1),)),))
