@@ -176,11 +176,15 @@ class ScoreKernel:
     small model judge worse (docs/performance.md).
     """
 
-    def __init__(self, run: Run, question: str, *, thresholds: Thresholds) -> None:
-        self.run, self.whole, self.thresholds = run, SubQuestion("", question), thresholds
+    def __init__(self, run: Run, question: str, gains: Sequence[float], *, thresholds: Thresholds) -> None:
+        """``gains``: what is added to each window's log-odds of relevance, by its index; empty for nothing."""
+        self.run, self.whole, self.gains, self.thresholds = run, SubQuestion("", question), gains, thresholds
 
     async def __call__(self, window: Window, questions: Sequence[SubQuestion]) -> list[Reading]:
         judged = await judge_by_logprob(window, self.whole, self.run, thresholds=self.thresholds)
+        if self.gains and judged.score is not None:
+            score = _gained(judged.score, self.gains[window.index])
+            judged = Judgement(self.thresholds(score), score, judged.node)
         text = self.run.document.text(window.span)
         return [
             Reading(
@@ -246,6 +250,12 @@ async def gives_logprobs(run: Run) -> bool:
         return bool((await run.call(ask)).logprobs)
     except (CallFailed, ContextExceeded, Stopped):
         return False
+
+
+def _gained(probability: float, gain: float) -> float:
+    """``probability`` with ``gain`` added to its log-odds."""
+    odds = probability * math.exp(gain)
+    return odds / (odds + 1 - probability)
 
 
 def _probability_of_yes(reply: Reply[bool]) -> float:

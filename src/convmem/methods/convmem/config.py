@@ -34,6 +34,7 @@ class Config(MethodConfig):
             "relevance": None,
             "evidence": None,
             "overlap": "boundary",
+            "lexical_weight": 4.0,
             "filter": True,
             "final": "passages",
             "one_call_tokens": 8_000,
@@ -62,6 +63,8 @@ class Config(MethodConfig):
     """Probability of relevance from which r is 1, for `logprob`."""
     relevance_direct: float = Field(0.5, ge=0, le=1)
     """Probability of relevance from which r is 2, for `logprob`."""
+    lexical_weight: float = Field(0.0, ge=0)
+    """What a window with all words of Q gains in log-odds of relevance, for `score`; rare words count for more."""
     evidence: Literal["summary", "quotes", "windows"] | None = "summary"
     """h: bullets in the model's words; verbatim quotes with their spans; or the windows' own text, the most relevant
     ones that `buffer_tokens` hold. Unset: `windows` for `score`, else `quotes`."""

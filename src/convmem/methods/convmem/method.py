@@ -41,6 +41,7 @@ from convmem.memory.kernel import (
     read,
 )
 from convmem.memory.passages import passages
+from convmem.memory.quoting import Overlap
 from convmem.memory.residual import residual_buffer
 from convmem.methods.base import Facts, Method
 from convmem.methods.convmem.config import PROMPT_TOKENS, Config, Settled
@@ -131,7 +132,7 @@ class ConvMem(Method[Config]):
                 unread[window.index] = stopped
                 return []
 
-        kernel = make_kernel(question, config, run)
+        kernel = make_kernel(question, windows, config, run)
         groups = [[q] for q in questions] if config.kernel in ("split", "fused") else [questions]
         scans: dict[str, list[asyncio.Task[list[Reading]]]] = {q.id: [] for q in questions}
         run.emit(LayerStarted(0, len(windows) * len(groups) * config.calls_at_once))
@@ -244,11 +245,15 @@ def _set_aside(channels: int, config: Settled, run: Run) -> int | None:
     return most
 
 
-def make_kernel(question: str, config: Settled, run: Run) -> Kernel:
+def make_kernel(question: str, windows: Sequence[Window], config: Settled, run: Run) -> Kernel:
     """K of eq. (1) in the configured form."""
     thresholds = Thresholds(config.relevance_background, config.relevance_direct)
     if config.kernel == "score":
-        return ScoreKernel(run, question, thresholds=thresholds)
+        gains: Sequence[float] = ()
+        if config.lexical_weight:
+            shares = Overlap(run.document.text(window.span) for window in windows).shares(question)
+            gains = [config.lexical_weight * share for share in shares]
+        return ScoreKernel(run, question, gains, thresholds=thresholds)
     extract: Extract = "quotes" if config.evidence == "quotes" else "summary"
     if config.kernel != "split":
         return JointKernel(run, extract=extract, summary_tokens=config.summary_tokens)
