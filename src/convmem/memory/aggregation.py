@@ -74,6 +74,7 @@ async def answer_from(
         more, cut_direct = fit(direct, room - numbered_tokens(kept), each=NUMBER_TOKENS)
         kept += more
         if not kept:
+            _report(cut, cut_direct, run)
             return Finding(question.text, NOT_FOUND, False)
         passages = [note.evidence for note in kept]
         try:
@@ -104,10 +105,7 @@ async def answer_from(
                 raise
             run.warn(f"The question “{question.text}” could not be answered: {failure}")
             return Finding(question.text, NOT_FOUND, False)
-    if cut:
-        run.cut("summaries beyond the answering prompt", cut)
-    if cut_direct:
-        run.cut("direct evidence beyond the answering prompt", cut_direct)
+    _report(cut, cut_direct, run)
     text, numbers = _said(reply)
     if not text:
         return Finding(question.text, NOT_FOUND, False, node=reply.node)
@@ -185,6 +183,14 @@ def narrowed(claim: str, spans: Sequence[Span], run: Run) -> list[Span]:
     ranked = sorted(range(len(sentences)), key=lambda i: (-shares[i], i))[:MOST_QUOTED]
     best = [i for i in ranked if shares[i] > 0.6 * shares[ranked[0]]]
     return sorted({sentences[i] for i in best})
+
+
+def _report(cut: int, cut_direct: int, run: Run) -> None:
+    """Say what of H and of B a prompt had no room for, in tokens."""
+    if cut:
+        run.cut("summaries beyond the answering prompt", cut)
+    if cut_direct:
+        run.cut("direct evidence beyond the answering prompt", cut_direct)
 
 
 def _within(inner: Span, outer: Span) -> bool:
