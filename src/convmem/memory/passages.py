@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from convmem.core import Evidence, Relevance, Span, Tokenizer
 from convmem.document import Document, Window, split
 from convmem.memory.convolution import Note
+from convmem.run import Run
 
 PASSAGE_TOKENS = 200
 
@@ -23,6 +24,14 @@ def passages(document: Document, span: Span, tokenizer: Tokenizer, relevance: Re
         )
         for window in _halved(document, tokenizer, whole)
     ]
+
+
+def read_in(node: int, run: Run) -> None:
+    """Note that the model has read the document's slices in the prompt of a call, which names no window."""
+    for pieces in run.trace[node].variables.values():
+        for piece in pieces:
+            if isinstance(piece, Span):
+                run.read(piece)
 
 
 def _halved(document: Document, tokenizer: Tokenizer, window: Window) -> Iterator[Window]:

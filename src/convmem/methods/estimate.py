@@ -21,9 +21,9 @@ def plan_of_calls(
     document: Document, facts: Facts, layers: Sequence[LayerPlan], *, windows: int, answering: int, replies: int,
     depth: int, assumptions: Sequence[str] = (),
 ) -> Plan:  # fmt: skip
-    """The plan of calls in ``layers`` and one that answers from ``answering`` prompt tokens.
+    """The plan of the calls in ``layers`` and one that answers from a prompt of ``answering`` tokens.
 
-    ``replies`` is the tokens of all replies but the answer.
+    Without layers that one is layer 0. ``replies`` is the tokens of all replies but the answer.
     """
     prompt = sum(layer.prompt_tokens for layer in layers) + answering
     written = replies + ANSWER_TOKENS
@@ -33,7 +33,7 @@ def plan_of_calls(
         tokens=document.count(Span(0, document.size), facts.tokenizer),
         windows=windows,
         channels=1,
-        layers=tuple(layers),
+        layers=tuple(layers) or (LayerPlan(1, answering),),
         calls=sum(layer.calls for layer in layers) + 1,
         prompt_tokens=prompt,
         completion_tokens=written,
