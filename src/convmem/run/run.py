@@ -6,7 +6,7 @@ Knows the document, the models and the limits; knows nothing of methods.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -165,6 +165,10 @@ class Run:
     async def count(self, text: str) -> int:
         """The tokens of ``text``; exact where the tokenizer is."""
         return await self._callers[""].meter.count(text)
+
+    async def counts(self, parts: Sequence[str]) -> list[int]:
+        """The tokens that start in each of the ``parts`` of a text; exact where the tokenizer is."""
+        return await self._callers[""].meter.counts(parts)
 
     def set_aside(self, tokens: int) -> None:
         """Keep ``tokens`` of the budget for answering calls."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
+
+import numpy as np
 
 from convmem.core import CallFailed, Message, Piece, Span, Tokenizer
 from convmem.document import Document
@@ -21,9 +23,10 @@ MESSAGE_TOKENS = 16
 
 _LONGEST_KEPT = 4_000
 _KEPT = 4_096
-_REPLIES_KEPT = 64
+_REPLIES_KEPT = 512
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 Variables = Mapping[str, str | Sequence[Piece]]
 
@@ -78,6 +81,10 @@ class Meter:
         """The tokens of ``text``."""
         return await self._run(self._count, text)
 
+    async def counts(self, parts: Sequence[str]) -> list[int]:
+        """The tokens that start in each of the ``parts`` of a text."""
+        return await self._run(self._count_parts, parts)
+
     async def measure(self, template: Template, variables: Variables) -> int:
         """The tokens of a prompt, with what a chat template adds.
 
@@ -90,7 +97,7 @@ class Meter:
         """The tokens of a rendered prompt, counted whole and without any allowance: the server read no fewer."""
         return await self._run(lambda: sum(self._count(message.content) for message in messages))
 
-    async def _run(self, function: Callable[P, int], *args: P.args, **kwargs: P.kwargs) -> int:
+    async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """In a thread, where counting asks a server."""
         if self._tokenizer.remote:
             return await asyncio.to_thread(function, *args, **kwargs)
@@ -111,6 +118,11 @@ class Meter:
 
     def _count(self, text: str) -> int:
         return self._short(text) if len(text) <= _LONGEST_KEPT else self._tokenizer.count(text)
+
+    def _count_parts(self, parts: Sequence[str]) -> list[int]:
+        ends = np.cumsum([0, *map(len, parts)])
+        counts: list[int] = np.diff(np.searchsorted(self._tokenizer.offsets("".join(parts)), ends)).tolist()
+        return counts
 
     def _count_span(self, span: Span) -> int:
         text = self._document.text(span)
