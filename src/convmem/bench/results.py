@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from convmem import __version__
 from convmem.bench.contexts import Benchmark
 from convmem.core import InputError
 
@@ -132,9 +131,10 @@ class Results:
         with self._rows.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) + "\n")
 
-    def begin(self, benchmark: Benchmark, command: Sequence[str]) -> None:
-        """Note in the manifest that ``command`` adds rows on ``benchmark``, and cut off an unfinished row.
+    def begin(self, benchmark: Benchmark, command: str, version: str) -> None:
+        """Note in the manifest that ``command`` of ConvMem ``version`` adds rows on ``benchmark``.
 
+        A row that was not finished is cut off.
         Raises InputError where the results are of another benchmark of the same name.
         """
         path = self.directory / "manifest.json"
@@ -152,7 +152,7 @@ class Results:
             raise InputError(
                 f"{self.directory} has results on another benchmark {benchmark.dataset!r}: name another directory."
             )
-        made = {"command": list(command), "convmem": __version__, "python": python_version(), "on": platform()}
+        made = {"command": command, "convmem": version, "python": python_version(), "on": platform()}
         if made not in manifest["commands"]:
             manifest["commands"].append(made)
         path.write_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", "utf-8")

@@ -85,10 +85,11 @@ class Follower:
     def stages(self, trace: Trace) -> Stages:
         """What was read and kept in the run, as spans: of windows and quotations whole, of replies the units they say.
 
-        ``layers`` begins with what layer 0 put out; it is empty for methods that read in one chain or one call.
+        ``layers`` begins with what layer 0 put out; it is empty where the calls that read are those that answer.
         """
-        read = [node for node in trace if node.window and node.status in ("ok", "malformed")]
         final = [node for node in trace if _answers(node)]
+        at_once = [node.window for node in final if node.window]
+        read = [node for node in trace if node.window and node.status in ("ok", "malformed")]
         windows = [node.window for node in read if node.window] or [s for node in final for s in _slices(node)]
         filtered, verbatim = _setting(trace, "filter"), _setting(trace, "evidence") == "windows"
         said = [s for node in read if not (filtered and node.relevance == 0) for s in self._said(node)]
@@ -100,10 +101,10 @@ class Follower:
         held = [span for node in final for span in self._held(node, trace)]
         return Stages(
             windows=list(dict.fromkeys(windows)),
-            kept=[*said, *raw, *skipped],
-            layers=[[*said, *raw], *merged],
+            kept=[*said, *raw, *skipped, *at_once],
+            layers=[[*said, *raw], *merged] if len(read) > len(at_once) else [],
             buffer=slices if _buffers(trace) else (),
-            final=[*slices, *held, *(node.window for node in final if node.window)],
+            final=[*slices, *held, *at_once],
         )
 
     def _said(self, node: Node) -> list[Span]:

@@ -15,6 +15,7 @@ from typing import Annotated, Literal, Self
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from convmem import __version__
 from convmem.bench import prepare
 from convmem.bench.asking import Asking
 from convmem.bench.calibrate import measure
@@ -159,7 +160,7 @@ def run(
     benchmark, results = Benchmark.load(directory), Results(out)
     competing = entries([spec for spec in methods.split(",") if spec.strip()], _changes(changes), budget)
     models = [connect(spec) for spec in dict.fromkeys(model)]
-    results.begin(benchmark, shlex.join(["convmem", *sys.argv[1:]]))
+    results.begin(benchmark, shlex.join(["convmem", *sys.argv[1:]]), __version__)
     with closing(Cache.shared(notes.warn)) as cache, _Progress(notes) as progress:
         runner = Runner(
             benchmark, results, competing, models, _numbers(seeds, "--seeds"), cache, count=count,
