@@ -121,7 +121,7 @@ class SplitKernel:
                 self.run.emit(LayerStarted(0, 1))
             noted = None if irrelevant else await _outcome(self._note(window, question, waited))
         else:
-            judged, noted = await together(judging, _outcome(self._note(window, question)))
+            judged, noted = await _together(judging, _outcome(self._note(window, question)))
         if not isinstance(judged, Judgement) and not isinstance(noted, Reply):
             raise judged
         # A judgement that can't be had counts as r = 1 (section B.2); notes that can't be had are missing.
@@ -346,13 +346,11 @@ def asked(questions: Sequence[SubQuestion]) -> str:
     return "\n".join(f"{number}. {q.text}" for number, q in enumerate(questions, 1))
 
 
-async def together(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
-    """Both results; where one fails, the other is waited for, so that what it paid for is stored."""
-    one, two = await asyncio.gather(first, second, return_exceptions=True)
-    for outcome in (one, two):
-        if isinstance(outcome, BaseException):
-            raise outcome
-    return one, two  # type: ignore[return-value]
+async def _together(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
+    """Both outcomes; where one raises, the other is waited for, so that what it paid for is stored."""
+    tasks = asyncio.ensure_future(first), asyncio.ensure_future(second)
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return tasks[0].result(), tasks[1].result()
 
 
 def _at_most(reply_tokens: int, run: Run, role: str) -> int:
