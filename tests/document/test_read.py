@@ -46,7 +46,7 @@ any_bytes = st.binary(max_size=300) | st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=any_bytes, suffix=st.sampled_from(SUFFIXES))
 def test_any_bytes_give_a_document_or_one_sentence(tmp_path: Path, content: bytes, suffix: str) -> None:
     try:

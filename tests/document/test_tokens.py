@@ -83,7 +83,7 @@ def metadata(trained: Tokenizer, pre: str = "gpt-2", model: str = "gpt2") -> dic
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(any_text)
 def test_offsets_are_as_the_protocol_says(exact: JsonTokenizer, text: str) -> None:
     for tokenizer in (exact, EstimateTokenizer()):
@@ -94,7 +94,7 @@ def test_offsets_are_as_the_protocol_says(exact: JsonTokenizer, text: str) -> No
         assert all(offset < len(text) for offset in offsets)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(any_text)
 def test_tokens_are_the_librarys_with_control_tokens_as_text(
     exact: JsonTokenizer, trained: Tokenizer, text: str
@@ -187,7 +187,7 @@ def test_files_that_hold_no_tokenizer(tmp_path: Path) -> None:
         GgufTokenizer(path)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_damaged_gguf_file_is_an_error_and_no_more(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
