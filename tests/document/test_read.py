@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.document.files import archive, docx, epub, pdf
 
 from convmem.core import InputError, Span
 from convmem.document import Document
+from tests.document.files import archive, docx, epub, pdf
 
 SUFFIXES = (".txt", ".md", ".csv", ".json", ".jsonl", ".py", ".html", ".docx", ".epub", ".pdf", "")
 WHOLE_FILES = [

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.document.texts import EMBEDDED_TOKENS, TEXTS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from convmem.core import InputError
 from convmem.document import EstimateTokenizer, GgufTokenizer, JsonTokenizer, UnknownVocabulary
 from convmem.document.gguf import GgufError, read_metadata
 from convmem.document.tokens import cut_at_seams
+from tests.document.texts import EMBEDDED_TOKENS, TEXTS
 
 any_text = st.text(max_size=200) | st.text("ab 。\n🚢<|>", max_size=200) | st.sampled_from(sorted(TEXTS.values()))
 
