@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support.reading import fenced, stream, within
-from tests.support.scripted import ScriptedModel
 
 from convmem.core import Evidence, Span, Transient
 from convmem.memory.convolution import Convolution, Layer, Note, Output
 from convmem.memory.decomposition import SubQuestion
+from tests.support.reading import fenced, stream, within
+from tests.support.scripted import ScriptedModel
 
 DOCUMENT = "The keeper of lighthouse 7 was called Ann. " * 2_000
 QUESTION = SubQuestion("1", "Who kept the lighthouse?")

@@ -3,11 +3,11 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.reading import within
-from tests.support.scripted import ScriptedModel
 
 from convmem.core import Transient
 from convmem.memory.decomposition import decompose
+from tests.support.reading import within
+from tests.support.scripted import ScriptedModel
 
 QUESTION = "Who kept the light, and when?"
 

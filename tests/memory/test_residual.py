@@ -1,13 +1,15 @@
 """The residual buffer is the union of the windows that scored 2, as far as there is room for it."""
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.scripted import FourCharacters
 
 from convmem.core import Span
 from convmem.document import Document, stride_windows
 from convmem.memory.kernel import Reading
 from convmem.memory.residual import residual_buffer
+from tests.support.scripted import FourCharacters
 
 SENTENCES = "".join(f"Keeper {n:03} kept light {n % 7}. " for n in range(120))
 DOCUMENT, TOKENIZER = Document.from_text(SENTENCES), FourCharacters()
@@ -33,7 +35,7 @@ def test_it_is_the_union_of_the_windows_with_r_2(relevance, window, over_scannin
     kept, readings = buffer(relevance, window=window, stride=max(1, window // over_scanning))
     assert characters(kept.spans) == characters(r.window.span for r in readings if r.r == 2)
     assert kept.tokens == sum(DOCUMENT.count(span, TOKENIZER) for span in kept.spans) and kept.cut_tokens == 0
-    assert all(a.end < b.start for a, b in zip(kept.spans, kept.spans[1:], strict=False))
+    assert all(a.end < b.start for a, b in pairwise(kept.spans))
 
 
 @settings(max_examples=80, deadline=None)

@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.reading import Words, answer, by_role
-from tests.support.scripted import ScriptedModel
 
 from convmem.document import Document
 from convmem.methods import Facts
 from convmem.methods.convmem import Config, ConvMem
+from tests.support.reading import Words, answer, by_role
+from tests.support.scripted import ScriptedModel
 
 THREE = {"sub_questions": ["Who?", "Where?", "When?"], "keywords": []}
 

@@ -1,12 +1,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.reading import Words
 
 from convmem.core import InputError
 from convmem.document import Document
 from convmem.methods import Facts, method, methods
 from convmem.methods.convmem import Config, ConvMem
+from tests.support.reading import Words
 
 TEXT = Document.from_text("The keeper of lighthouse 7 was called Ann. " * 400)
 

@@ -7,14 +7,14 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.reading import ANSWERS, ISLES, QUESTION, TEXT, answer, by_role, fenced, reader
-from tests.support.scripted import FourCharacters, ScriptedModel, completion
 
 from convmem.core import BestAnswer, ConvMemError, Span, Transient, WindowRead, union
 from convmem.document import Document, stride_windows
 from convmem.methods.convmem import Config, ConvMem
 from convmem.model import Cache
 from convmem.run import simulate
+from tests.support.reading import ANSWERS, ISLES, QUESTION, TEXT, answer, by_role, fenced, reader
+from tests.support.scripted import FourCharacters, ScriptedModel, completion
 
 SMALL = {"window": 200, "answer_tokens": 50, "summary_tokens": 100}
 KERNELS = [
