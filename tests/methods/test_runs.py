@@ -65,13 +65,12 @@ def test_a_budget_is_never_exceeded_and_what_it_left_unread_is_said(budget, conf
         made = answer(model, TEXT, QUESTION, config=SMALL | config, budget=budget)
     except ConvMemError as error:
         assert "budget" in str(error) and "too small" in str(error)
-        spent = [completion(call, "") for call in model.calls]
-        assert sum(c.usage.prompt_tokens for c in spent) <= budget
+        assert sum(map(prompt_tokens, model.calls)) <= budget
         return
     total = made.usage.total
     assert total.prompt_tokens + total.completion_tokens <= budget
     said = [warning for warning in made.warnings if "budget ended reading" in warning]
-    assert len(said) == (made.coverage.read_tokens < made.coverage.tokens) or said
+    assert len(said) <= 1 and (said or made.coverage.read_tokens == made.coverage.tokens)
     if not flaky and not said:
         assert all(name in made.text for name in ANSWERS)
 

@@ -14,12 +14,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from convmem.core import Answer, Call, Completion, ModelError, TokenLogprobs
+from convmem.core import Answer, Call, Completion, Message, ModelError, Sampling, TokenLogprobs
 from convmem.document import Document
 from convmem.methods.convmem import Config, ConvMem
 from convmem.model import Cache
+from convmem.prompts import load, roles
 from convmem.run import Run, RunSettings, simulate
 from tests.support.scripted import ScriptedModel, completion, make_run
+from tests.support.server import Chat
 
 T = TypeVar("T")
 Say = str | dict[str, Any] | list[Any] | Completion | ModelError
@@ -85,6 +87,13 @@ def reader(call: Call) -> Completion:
         case _:
             said = "\n".join(f"- {note}" for note in _bearing(text, question)) or "NONE"
     return completion(call, said if isinstance(said, str) else json.dumps(said))
+
+
+def served(request: Mapping[str, Any]) -> Chat:
+    """What `reader` says to a request that came over HTTP; its role is that of the prompt that ends alike."""
+    messages = tuple(Message(m["role"], m["content"]) for m in request["messages"])
+    role = next(name for name in roles() if messages[-1].content.endswith(load(name).user.rpartition("}}")[2]))
+    return Chat(reader(Call(role, messages, Sampling(1))).text)
 
 
 def _bearing(text: str, question: str) -> list[str]:
