@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import islice, pairwise
 
 _BULLET = re.compile(r"^[ \t]*(?:[-*•‣–—·]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
 _NOTHING = re.compile(r"(?:none|nothing(?: relevant)?|n ?a|not found|no relevant \w+)?", re.IGNORECASE)
 _LONGEST_NOTHING = 4
+_LONGEST_KEPT = 500
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -83,21 +86,27 @@ class Overlap:
     """How much of a claim each of some texts says, by the terms that they share."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._holders: dict[str, list[int]] = {}
+        self._holders: defaultdict[str, list[int]] = defaultdict(list)
         self._count = 0
         for number, text in enumerate(texts):
             self._count += 1
-            for term in set(terms(text)):
-                self._holders.setdefault(term, []).append(number)
+            for term in _kept_terms(text) if len(text) <= _LONGEST_KEPT else set(terms(text)):
+                self._holders[term].append(number)
 
     def shares(self, claim: str) -> list[float]:
         """For each text, the share of ``claim``'s terms that it holds, from 0 to 1; rare terms count for more."""
         held = [0.0] * self._count
         total = 0.0
-        for term in set(terms(claim)):
+        for term in dict.fromkeys(terms(claim)):  # in their order: sums of floats depend on it
             holders = self._holders.get(term, ())
             weight = math.log(1 + (self._count + 1) / (1 + len(holders)))
             total += weight
             for number in holders:
                 held[number] += weight
         return [weight / total for weight in held] if total else held
+
+
+@lru_cache(4_096)
+def _kept_terms(text: str) -> frozenset[str]:
+    """A note's terms, kept because slices overlap: it is compared in several merges."""
+    return frozenset(terms(text))
