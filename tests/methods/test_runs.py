@@ -14,7 +14,7 @@ from convmem.methods.convmem import Config, ConvMem
 from convmem.model import Cache
 from convmem.run import simulate
 from tests.support.reading import ANSWERS, ISLES, QUESTION, TEXT, answer, by_role, fenced, reader
-from tests.support.scripted import FourCharacters, ScriptedModel, completion
+from tests.support.scripted import FourCharacters, ScriptedModel, completion, prompt_tokens
 
 SMALL = {"window": 200, "answer_tokens": 50, "summary_tokens": 100}
 KERNELS = [
@@ -23,6 +23,7 @@ KERNELS = [
     {"kernel": "fused"},
     {"kernel": "joint", "evidence": "quotes", "overlap": "boundary"},
     {"kernel": "score", "evidence": "windows", "relevance": "logprob", "overlap": "boundary"},
+    {"kernel": "joint", "evidence": "quotes", "final": "passages"},
 ]
 
 
