@@ -61,7 +61,8 @@ class Provenance:
         return Evidence(note, self._spans[note], "paraphrase")
 
     def _nearest(self, note: str, run: Run) -> Evidence:
-        spans = self._spans[note]
+        """The note with the spans that share most with it, in whole sentences where a section cut one."""
+        spans = [run.document.widen_to_sentences(span) for span in self._spans[note]]
         shares = Overlap(run.document.text(span) for span in spans).shares(note)
         nearest = sorted(range(len(spans)), key=lambda i: (-shares[i], i))[:NEAREST]
         return Evidence(note, tuple(spans[i] for i in nearest), "paraphrase")

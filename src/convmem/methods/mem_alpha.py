@@ -118,7 +118,7 @@ class MemAlphaPolicy(Policy[Memories]):
     """The reply lists operations; one without such a list can't be read and leaves all memories as they were.
 
     Operations apply in their order. One that names no tool or memory, an id that its memory doesn't hold, no content
-    where it needs some, a content that is there already, or an insertion into core, is counted and ignored.
+    where it needs some, an insertion of what is there already or into core, is counted and ignored.
     """
 
     def __init__(self, config: Config, tokenizer: Tokenizer) -> None:
@@ -164,7 +164,7 @@ class MemAlphaPolicy(Policy[Memories]):
         written = replace(state, cut=state.cut + cut)
         if operation.memory == "core":
             match operation.tool:
-                case "update" if content and content != state.core:
+                case "update" if content:
                     return replace(written, core=content)
                 case "delete" if state.core:
                     return replace(state, core="")
