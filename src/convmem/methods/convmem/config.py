@@ -35,6 +35,8 @@ class Config(MethodConfig):
             "evidence": None,
             "overlap": "boundary",
             "lexical_weight": 4.0,
+            "relevance_background": 0.6,
+            "relevance_direct": 0.8,
             "filter": True,
             "final": "passages",
             "one_call_tokens": 8_000,
