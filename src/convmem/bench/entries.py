@@ -49,7 +49,7 @@ def _entry(spec: str, changes: Mapping[str, str]) -> Entry:
     kind = method(name)
     given = {key.strip().replace("-", "_"): value for key, _, value in (change.partition("=") for change in own)}
     refuse_unknown(given, _names(kind), of=f"the method {name}")
-    given = {**{key: value for key, value in changes.items() if key in _names(kind)}, **given}
+    given |= {key: value for key, value in changes.items() if key in _names(kind) and key not in given}
     values = {key: plain(value) for key, value in given.items()}
     preset = preset or ("lean" if "lean" in kind.Config.presets else "")
     label = "+".join([f"{name}:{preset}" if preset else name, *(f"{key}={value}" for key, value in given.items())])

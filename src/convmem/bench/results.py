@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from platform import platform, python_version
@@ -64,9 +64,9 @@ class Row:
     status: Status
     error: str = ""
     prediction: str = ""
-    references: Sequence[str] = ()
+    references: tuple[str, ...] = ()
     scores: Mapping[str, float | None] | None = None
-    ratings: Sequence[float] = ()
+    ratings: tuple[float, ...] = ()
     calls: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -76,9 +76,9 @@ class Row:
     seconds: float = 0.0
     document_tokens: int = 0
     by_role: Mapping[str, Spent] = field(default_factory=dict)
-    layers: Sequence[Spent] = ()
+    layers: tuple[Spent, ...] = ()
     evidence: Mapping[str, Any] | None = None
-    warnings: Sequence[str] = ()
+    warnings: tuple[str, ...] = ()
     trace: str | None = None
 
     @property
@@ -101,7 +101,7 @@ _ROW = TypeAdapter(Row)
 
 
 class Results:
-    """The results in ``directory``, which is made where it is not there."""
+    """The results in ``directory``, made when the first is written. Raises InputError where it holds anything else."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -109,13 +109,9 @@ class Results:
         others = [path for path in directory.glob("*") if path.name not in {"rows.jsonl", "manifest.json", "traces"}]
         if directory.is_file() or (others and not self._rows.exists()):
             raise InputError(f"{directory} holds something other than results: name a new or empty directory.")
-        directory.mkdir(parents=True, exist_ok=True)
 
     def rows(self) -> Iterator[Row]:
-        """All rows, as they were written. Raises InputError for a damaged one; an unfinished last line is passed over.
-
-        ``scores`` and ``evidence`` are as JSON gives them.
-        """
+        """All rows as they were written, but for an unfinished last one. Raises InputError for a damaged one."""
         if not self._rows.exists():
             return
         lines = self._rows.read_text("utf-8").split("\n")
@@ -128,15 +124,17 @@ class Results:
 
     def append(self, row: Row) -> None:
         """Write ``row`` after the others."""
+        self.directory.mkdir(parents=True, exist_ok=True)
         with self._rows.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) + "\n")
 
     def begin(self, benchmark: Benchmark, command: str, version: str) -> None:
         """Note in the manifest that ``command`` of ConvMem ``version`` adds rows on ``benchmark``.
 
-        A row that was not finished is cut off.
-        Raises InputError where the results are of another benchmark of the same name.
+        A row that was not finished is cut off. Raises InputError where there are results on another benchmark of the
+        same name.
         """
+        self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / "manifest.json"
         manifest: dict[str, Any] = {"format": FORMAT, "commands": [], "data": {}}
         if path.exists():

@@ -202,7 +202,7 @@ class Runner:
             return row
         name = f"traces/{hashlib.sha256('|'.join(map(str, row.key)).encode()).hexdigest()[:16]}.html"
         path = self.results.directory / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
 
         def reply(key: str) -> str | None:
             completion = cache.get(key)
@@ -264,7 +264,7 @@ def _costed(row: Row, trace: Trace, ledger: Ledger | None, cache: Cache) -> Row:
     old = _sums(again, _role)
     by_role = {role: new.get(role, Spent()) + old.get(role, Spent()) for role in sorted({*new, *old})}
     by_layer = _sums([*fresh, *again], _layer)
-    layers = [by_layer.get(layer, Spent()) for layer in range(max(by_layer, default=-1) + 1)]
+    layers = tuple(by_layer.get(layer, Spent()) for layer in range(max(by_layer, default=-1) + 1))
     total = asdict(sum(by_role.values(), Spent()))
     return replace(row, by_role=by_role, layers=layers, replayed=len(again), **total)
 

@@ -88,21 +88,21 @@ class Follower:
         ``layers`` begins with what layer 0 put out; it is empty where the calls that read are those that answer.
         """
         final = [node for node in trace if _answers(node)]
-        at_once = [node.window for node in final if node.window]
+        slices = [span for node in final for span in _slices(node)]
         read = [node for node in trace if node.window and node.status in ("ok", "malformed")]
-        windows = [node.window for node in read if node.window] or [s for node in final for s in _slices(node)]
+        at_once = [node.window for node in final if node.window] if read else slices
+        windows = [node.window for node in read if node.window] or slices
         filtered, verbatim = _setting(trace, "filter"), _setting(trace, "evidence") == "windows"
         said = [s for node in read if not (filtered and node.relevance == 0) for s in self._said(node)]
         raw = [node.window for node in read if node.window and node.relevance and verbatim]
         skipped = [node.window for node in read if node.window and node.relevance == 2 and _buffers(trace)]
         upper = range(1, 1 + max((node.layer for node in trace), default=0))
         merged = [[span for node in trace if node.layer == layer for span in self._said(node)] for layer in upper]
-        slices = [span for node in final for span in _slices(node)]
         held = [span for node in final for span in self._held(node, trace)]
         return Stages(
             windows=list(dict.fromkeys(windows)),
             kept=[*said, *raw, *skipped, *at_once],
-            layers=[[*said, *raw], *merged] if len(read) > len(at_once) else [],
+            layers=[[*said, *raw], *merged] if any(not _answers(node) for node in read) else [],
             buffer=slices if _buffers(trace) else (),
             final=[*slices, *held, *at_once],
         )

@@ -1,4 +1,7 @@
-"""``convmem bench``: build contexts, run methods over them, estimate a model's reading. Parses, calls, prints."""
+"""``convmem bench``: build contexts, run methods over them, estimate a model's reading. Parses, calls, prints.
+
+What a command works with is imported when it runs, so that help is shown at once.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +9,20 @@ import asyncio
 import json
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from convmem import __version__
-from convmem.bench import prepare
-from convmem.bench.asking import Asking
-from convmem.bench.calibrate import measure
-from convmem.bench.contexts import Benchmark, Recipe
-from convmem.bench.entries import entries
-from convmem.bench.placement import Placement
-from convmem.bench.questions import Question
-from convmem.bench.results import Results, Row
-from convmem.bench.runner import Runner
-from convmem.cli.terminal import Notes, counted, one_line, put, tokens
+from convmem.cli.terminal import Notes, counted, put, tokens
 from convmem.core import InputError, Tokenizer
-from convmem.document import EstimateTokenizer, GgufTokenizer, JsonTokenizer
-from convmem.model import Cache, connect
+
+if TYPE_CHECKING:
+    from convmem.bench.prepare import Keep
+    from convmem.bench.questions import Question
 
 INTERRUPTED = 130
 BEST_OF_TWO = "best-of-2"
@@ -36,7 +30,8 @@ SAMPLED = 0.7
 """The temperature of the two tries of the filter, so that they can differ."""
 
 app = typer.Typer(
-    help="Methods over the same questions, contexts and seeds: what each costs, and where it loses the evidence.",
+    help="Compare methods over questions whose evidence is known.\n\nAll of them see the same questions, contexts and "
+    "seeds: what each costs, and where it loses the evidence.",
     rich_markup_mode=None,
 )
 
@@ -91,10 +86,14 @@ def build(
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Write contexts around questions whose evidence is known, with a manifest of where it stands.
+    """Write contexts around questions whose evidence is known.
 
-    Equal inputs and seed give equal bytes.
+    A manifest says where the evidence stands. Equal inputs and seed give equal bytes.
     """
+    from convmem.bench import prepare
+    from convmem.bench.contexts import Recipe
+    from convmem.bench.placement import Placement
+
     if (filter is None) != (model is None):
         raise InputError("--filter and --model go together: the model answers without a context.")
     notes = Notes(quiet)
@@ -152,20 +151,34 @@ def run(
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Run methods over a built benchmark: a row for each question, method, model, length and seed.
+    """Run methods over a built benchmark.
 
-    A run that was cut short goes on where it was. A failed question counts as wrong and is shown as failed.
+    Each question, method, model, length and seed gives a row. A run that was cut short goes on where it was. A failed
+    question counts as wrong and is shown as failed.
     """
+    from convmem.bench.contexts import Benchmark
+    from convmem.bench.entries import entries
+    from convmem.bench.results import Results
+    from convmem.bench.runner import Runner
+    from convmem.cli.rows import Progress
+    from convmem.model import Cache, connect
+
     notes = Notes(quiet)
     benchmark, results = Benchmark.load(directory), Results(out)
-    competing = entries([spec for spec in methods.split(",") if spec.strip()], _changes(changes), budget)
-    models = [connect(spec) for spec in dict.fromkeys(model)]
-    results.begin(benchmark, shlex.join(["convmem", *sys.argv[1:]]), __version__)
-    with closing(Cache.shared(notes.warn)) as cache, _Progress(notes) as progress:
+    with closing(Cache.shared(notes.warn)) as cache, Progress(notes) as progress:
         runner = Runner(
-            benchmark, results, competing, models, _numbers(seeds, "--seeds"), cache, count=count,
-            judge=connect(judge) if judge else None, parallel=parallel, traces=traces,
-        )  # fmt: skip
+            benchmark,
+            results,
+            entries([spec for spec in methods.split(",") if spec.strip()], _changes(changes), budget),
+            [connect(spec) for spec in dict.fromkeys(model)],
+            _numbers(seeds, "--seeds"),
+            cache,
+            count=count,
+            judge=connect(judge) if judge else None,
+            parallel=parallel,
+            traces=traces,
+        )
+        results.begin(benchmark, shlex.join(["convmem", *sys.argv[1:]]), __version__)
         try:
             runner.run(progress.begun, progress.done)
         except KeyboardInterrupt:
@@ -184,7 +197,14 @@ def calibrate(
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Estimate the simulated reader's parameters from a real model, and print them as --model takes them."""
+    """Estimate the simulated reader's parameters from a real model.
+
+    They are printed as --model takes them.
+    """
+    from convmem.bench.calibrate import measure
+    from convmem.bench.contexts import Benchmark
+    from convmem.model import Cache, connect
+
     notes = Notes(quiet)
     benchmark = Benchmark.load(directory)
     with closing(Cache.shared(notes.warn)) as cache:
@@ -194,48 +214,10 @@ def calibrate(
     put(json.dumps(found.as_json(), indent=2) if as_json else f"sim:{found.behaviour()}")
 
 
-class _Progress:
-    """One bar over all rows with the time left, what was spent, and what failed; lines where nothing can move."""
-
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-            console=notes.console, transient=True, disable=not notes.live,
-        )  # fmt: skip
-        self._task = self._bar.add_task("rows", total=None)
-        self._spent = 0
-        self._counts: Counter[str] = Counter()
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def begun(self, rows: int) -> None:
-        self._bar.update(self._task, total=rows)
-        if not self._notes.live:
-            self._notes.say(f"{counted(rows, 'row')} to make.")
-
-    def done(self, row: Row) -> None:
-        self._counts[row.status] += 1
-        self._spent += row.prompt_tokens + row.completion_tokens
-        where = f"{row.label} · {counted(row.docs, 'document')} · {tokens(self._spent)} tokens"
-        failed = f" · {counted(self._counts['failed'], 'failure')}" if self._counts["failed"] else ""
-        self._bar.update(self._task, advance=1, description=one_line(where + failed, 90))
-        if row.status == "failed":
-            self._notes.warn(f"{row.label}, question {row.question}: failed: {row.error}")
-
-    def summary(self) -> str:
-        """How many rows were made, by status."""
-        made = ", ".join(f"{count:,} {status}" for status, count in sorted(self._counts.items()))
-        return f"{counted(self._counts.total(), 'new row')}" + (f" ({made})" if made else "")
-
-
-def _best_of_two(spec: str, notes: Notes) -> prepare.Keep:
+def _best_of_two(spec: str, notes: Notes) -> Keep:
     """Leaves out what the model knows."""
+    from convmem.bench.asking import Asking
+    from convmem.model import Cache, connect
 
     async def known(questions: Sequence[Question]) -> list[bool]:
         model = connect(spec)
@@ -256,6 +238,8 @@ def _best_of_two(spec: str, notes: Notes) -> prepare.Keep:
 
 
 def _tokenizer(path: Path | None) -> Tokenizer:
+    from convmem.document import EstimateTokenizer, GgufTokenizer, JsonTokenizer
+
     if path is None:
         return EstimateTokenizer()
     return GgufTokenizer(path) if path.suffix.lower() == ".gguf" else JsonTokenizer(path)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from convmem.core import Call, Completion, ContextExceeded, Finish, Transient, Usage
 from convmem.model.simulated.behaviour import Behaviour
 from convmem.model.simulated.reading import CHARACTERS_PER_TOKEN, Knowledge, Read
-from convmem.model.simulated.replies import reply
+from convmem.model.simulated.replies import Said, reply
 
 
 class FourCharacters:
@@ -85,18 +85,21 @@ class SimulatedReader:
             raise ContextExceeded(f"The simulated context has {behaviour.context:,} tokens.", behaviour.context)
         started = clock.time()
         async with self._free:
-            read = Read(behaviour, self.knowledge, call, size)
+            said = self.answer(call, size)
             await asyncio.sleep(size / behaviour.prefill)
-            if self._fails(read):
+            if said is None:
                 raise Transient("The simulated server failed.")
-            text, logprobs = reply(read)
             longest = CHARACTERS_PER_TOKEN * call.sampling.max_tokens
-            finish: Finish = "length" if len(text) > longest else "stop"
-            text = text[:longest]
+            finish: Finish = "length" if len(said[0]) > longest else "stop"
+            text = said[0][:longest]
             written = self.tokenizer.count(text)
             await asyncio.sleep(written / behaviour.decode)
-        usage = Usage(size, 0, written)
-        return Completion(text, finish, usage, logprobs, seconds=clock.time() - started)
+        return Completion(text, finish, Usage(size, 0, written), said[1], seconds=clock.time() - started)
+
+    def answer(self, call: Call, size: int) -> Said | None:
+        """What a prompt of ``size`` tokens is answered, whatever its limit; None where this try fails."""
+        read = Read(self.behaviour, self.knowledge, call, size)
+        return None if self._fails(read) else reply(read)
 
     def _fails(self, read: Read) -> bool:
         """Whether this try of the call fails. Tries of one call are counted, so that the next one may succeed."""

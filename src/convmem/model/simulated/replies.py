@@ -13,6 +13,8 @@ from convmem.model.simulated.reading import Read
 NOTHING = "NONE"
 NOT_FOUND = "not found"
 
+Said = tuple[str, tuple[TokenLogprobs, ...]]
+
 _LIMIT = re.compile(r"at most (\d+)")
 
 
@@ -135,7 +137,7 @@ _ROLES: Mapping[str, Callable[[Read], str]] = {
 """What each role replies; ``score`` apart, whose reply is a probability."""
 
 
-def reply(read: Read) -> tuple[str, tuple[TokenLogprobs, ...]]:
+def reply(read: Read) -> Said:
     """The reply's text, and its log-probabilities where they were asked for."""
     if read.role == "score":
         relevant = bool(read.noticed) or read.false_alarm()
@@ -149,6 +151,6 @@ def reply(read: Read) -> tuple[str, tuple[TokenLogprobs, ...]]:
     return text, _yes_or_no(read, 0.99)[1]
 
 
-def _yes_or_no(read: Read, yes: float) -> tuple[str, tuple[TokenLogprobs, ...]]:
+def _yes_or_no(read: Read, yes: float) -> Said:
     top = sorted((("Yes", math.log(yes)), ("No", math.log(1 - yes))), key=lambda each: -each[1])
     return top[0][0], ((TokenLogprobs(*top[0], tuple(top)),) if read.wants_logprobs else ())
