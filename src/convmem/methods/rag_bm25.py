@@ -101,13 +101,15 @@ class RagBm25(Method[Config]):
                 break
             query, node = missing
             asked = SubQuestion("", question, node)
+            if not query:
+                break
         final = await answer_from(_ordered(found), [], asked, run, role="direct", reply_tokens=config.answer_tokens)
         if final.node is not None:
             read_in(final.node, run)
         return self.conclude(run, config, final, windows=len(chunks))
 
     async def _missing(self, found: Sequence[Note], question: SubQuestion, run: Run) -> tuple[str, int] | None:
-        """What the model says is missing, and the call; None where it says enough, and where it can't be asked."""
+        """What the model says is missing (nothing where it says enough), and the call; None where it can't be asked."""
         ask = Ask(
             template=prompts.load("missing"),
             variables={"passages": numbered([note.evidence for note in found]), "question": question.text},
@@ -123,7 +125,7 @@ class RagBm25(Method[Config]):
             run.warn(f"The search ended before the model said enough: {failure}")
             return None
         read_in(reply.node, run)
-        return (reply.value, reply.node) if reply.value else None
+        return reply.value or "", reply.node
 
     async def _room(self, question: str, run: Run) -> int:
         """The tokens of numbered chunks that the answering prompt has room for; what it may cost is set aside.
