@@ -88,7 +88,8 @@ class RagBm25(Method[Config]):
         chunks = stride_windows(document, run.tokenizer, chunk_tokens, chunk_tokens)
         texts = (document.text(chunk.span) for chunk in chunks)
         index = await asyncio.to_thread(BM25, texts, k1=config.k1, b=config.b)
-        run.emit(LayerStarted(0, config.rounds - 1))
+        if config.rounds > 1:
+            run.emit(LayerStarted(0, config.rounds - 1))
         found: dict[int, Note] = {}
         asked, query = SubQuestion("", question), question
         for number in range(1, config.rounds + 1):
