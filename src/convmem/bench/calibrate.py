@@ -163,7 +163,7 @@ class _Study:
     def __init__(
         self, case: Case, document: Document, model: Model, cache: Cache, measured: Measured, seed: int
     ) -> None:
-        self.case, self.document, self.measured = case, document, measured
+        self.case, self.document, self.cache, self.measured = case, document, cache, measured
         self.tokenizer = model.tokenizer or EstimateTokenizer()
         self.trace = Trace(case.question, model=model.identity)
         self.run = Run(document, {"": model}, tokenizer=self.tokenizer, trace=self.trace, cache=cache)
@@ -191,11 +191,10 @@ class _Study:
                 await self._merge(reply, number, nothing)
         for reply in nothing:
             self.measured.false.append(bool(bullets(reply.text)))
-        self.measured.times += [
-            (node.usage.prompt_tokens - node.usage.cached_tokens, node.usage.completion_tokens, node.end - node.start)
-            for node in self.trace
-            if node.usage and node.start is not None and node.end is not None
-        ]
+        for completion in (self.cache.get(node.key) for node in self.trace if node.key and not node.cached):
+            if completion and (usage := completion.usage):
+                read = usage.prompt_tokens - usage.cached_tokens
+                self.measured.times.append((read, usage.completion_tokens, completion.seconds))
 
     async def _summary(self, window: Window) -> Reply[str] | None:
         reply = await self._call(
