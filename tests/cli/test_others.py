@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -80,3 +82,10 @@ def test_the_cache_can_be_looked_at_and_cleared(convmem, server, home):
 def test_help(convmem, arguments):
     done = convmem(*arguments)
     assert done.code == 0 and done.out.startswith("Usage: convmem") and done.err == ""
+
+
+def test_help_loads_nothing_that_a_run_needs():
+    show = "import sys; from convmem.cli.main import main\ntry: main(['ask', '--help'])\nfinally: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: convmem ask")
+    assert not set(done.stdout.split()) & {"numpy", "aiohttp", "rich.console", "convmem.methods"}

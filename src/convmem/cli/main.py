@@ -1,4 +1,7 @@
-"""The ``convmem`` command. Parses, calls the API, prints; knows nothing of how an answer is found."""
+"""The ``convmem`` command. Parses, calls the API, prints; knows nothing of how an answer is found.
+
+What a command works with is imported when it runs, so that help and mistakes are answered at once.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,9 @@ from typing import Annotated, Any
 
 import typer
 
-from convmem import api
-from convmem.cli import bench, tracefile
-from convmem.cli.models import at_hand, in_words
-from convmem.cli.progress import Watch
-from convmem.cli.report import plan_table, report
+from convmem.cli import bench
 from convmem.cli.terminal import Notes, counted, one_line, put
 from convmem.core import ConvMemError, InputError
-from convmem.document import Document
-from convmem.methods import methods
-from convmem.model import Cache
-from convmem.settings import resolve
 
 [UsageError] = typer.BadParameter.__bases__  # typer's public name for what it refuses
 
@@ -33,12 +28,20 @@ INTERRUPTED = 130
 app = typer.Typer(
     name="convmem",
     help="Ask questions of documents longer than your model's context, and check the answers.",
+    epilog="\b\nExamples:\n"
+    '  convmem ask report.pdf "Which supplier raised its prices twice?"\n'
+    '  convmem ask minutes/ notes.md "Who proposed the tariff?" --trace evidence.html\n'
+    "  convmem plan report.pdf --model http://localhost:8000/v1",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-cache_app = typer.Typer(help="The store of every reply, which makes a run that was cut short resume for free.")
+cache_app = typer.Typer(
+    help="Look at the stored replies, or forget them.\n\nEvery reply is stored when it comes, so that a run that was "
+    "cut short resumes for free, and the same question costs nothing the second time.",
+    rich_markup_mode=None,
+)
 app.add_typer(cache_app, name="cache")
 app.add_typer(bench.app, name="bench")
 
@@ -48,27 +51,32 @@ ModelOption = Annotated[
         "--model",
         "-m",
         metavar="M",
-        help="An endpoint (http://host:8000/v1, with #name where it serves several models), a GGUF file, or local, the "
-        "embedded model. --model score=M2 beside it sets another model for one role. Keys are read from "
-        "CONVMEM_API_KEY, else OPENAI_API_KEY.  [default: CONVMEM_MODEL, the configuration file, local]",
+        help="An OpenAI-compatible endpoint (http://host:8000/v1, with #name where it serves several models), a path "
+        "to a .gguf file, or local: the embedded model, 1.1 GB, downloaded once. A second --model score=M2 sets "
+        "another model for one role. Keys come from CONVMEM_API_KEY, else OPENAI_API_KEY.  "
+        "[default: CONVMEM_MODEL, the configuration file, local]",
     ),
 ]
 MethodOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="How the document is read; see convmem methods.  [default: convmem]")
+    str | None, typer.Option(metavar="NAME", help="How to read the document; see convmem methods.  [default: convmem]")
 ]
 PresetOption = Annotated[
     str | None,
-    typer.Option(metavar="lean|paper", help="The method's settings to start from.  [default: lean]"),
+    typer.Option(
+        metavar="lean|paper",
+        help="The settings to start from: lean reads about once, paper as published, about 30 times.  [default: lean]",
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Any setting of docs/configuration.md, such as window=4000, deadline=60 or concurrency=8. Repeatable.",
+        help="Any other setting, such as window=4000, deadline=60 (seconds) or concurrency=8; docs/configuration.md "
+        "has them all. Repeatable.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -89,14 +97,16 @@ def ask(
         int | None,
         typer.Option(
             metavar="TOKENS",
-            help="The most that prompts and replies may have together; what was read by then is answered from.",
+            help="Most tokens of all prompts and replies together. The answer is made from what they sufficed to read.",
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of sampled replies.  [default: 0]")] = None,
     as_json: JsonOption = False,
     trace: Annotated[
         Path | None,
-        typer.Option(metavar="OUT.html|OUT.json", help="Write every call to a page to look at, or as JSON."),
+        typer.Option(
+            metavar="OUT.html|OUT.json", help="Write the evidence page, which shows every call; or all of it as JSON."
+        ),
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Make every call anew, and store no reply.")] = False,
     quiet: Annotated[
@@ -104,13 +114,21 @@ def ask(
     ] = False,
     debug: DebugOption = False,
 ) -> None:
-    """Answer a question from documents of any length, and cite the passages that support the answer.
+    """Answer a question over documents, with the passages behind it.
 
-    The answer goes to standard output; its sources, cost and warnings to standard error. Every reply is stored, so that
-    the same command after an interruption makes only the calls that are missing.
+    Documents may be of any length, and text, Markdown, HTML, PDF, DOCX, EPUB, CSV, JSON or code. The answer goes to
+    standard output; its sources, cost and warnings to standard error. Every reply is stored, so that the same command
+    after an interruption makes only the calls that are missing.
 
-    Exit code: 0 answered; 1 the run failed; 2 the command or its input is wrong.
+    Exit code: 0 answered; 1 the run failed; 2 the command or its input is wrong; 130 interrupted.
     """
+    from convmem import api
+    from convmem.cli import tracefile
+    from convmem.cli.progress import Watch
+    from convmem.cli.report import report
+    from convmem.document import Document
+    from convmem.model import Cache
+
     if not files or not question:
         raise InputError("Give at least one file and, last, the question in quotes.")
     if _exists(question):
@@ -144,8 +162,8 @@ def plan(
         typer.Argument(
             metavar="FILE",
             show_default=False,
-            help="As for ask. A question may follow: the last of several, if it has a space or ends in a question mark "
-            "and no file has that name.",
+            help="As for ask. A question may follow, as there: the last argument is one if it has a space or ends in a "
+            "question mark, and no file has that name.",
         ),
     ],
     model: ModelOption = None,
@@ -155,7 +173,14 @@ def plan(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Estimate what asking would cost. Makes no model call and downloads nothing."""
+    """Estimate what asking would cost, without any model call.
+
+    Downloads nothing. An endpoint is asked for its context and how it counts tokens; where nothing answers, tokens are
+    estimated.
+    """
+    from convmem import api
+    from convmem.cli.report import plan_table
+
     question = files.pop() if len(files) > 1 and _is_question(files[-1]) else ""
     estimate = api.plan(files, question, **_settings(model, changes, method=method, preset=preset))
     put(json.dumps(api.plan_json(estimate), indent=2) if as_json else plan_table(estimate))
@@ -164,6 +189,8 @@ def plan(
 @app.command(name="methods")
 def list_methods(as_json: JsonOption = False) -> None:
     """List the ways to read a document, with their presets."""
+    from convmem.methods import methods
+
     rows = [{"name": m.name, "summary": m.summary, "presets": list(m.Config.presets)} for m in methods().values()]
     lines = [
         f"{m.name:<15}{m.summary}" + (f" (presets: {', '.join(m.Config.presets)})" if m.Config.presets else "")
@@ -174,14 +201,21 @@ def list_methods(as_json: JsonOption = False) -> None:
 
 @app.command(name="models")
 def list_models(as_json: JsonOption = False) -> None:
-    """List the models at hand: the embedded one, and what the configured endpoint serves."""
+    """List the models at hand: the embedded one, and an endpoint's.
+
+    The endpoint is that of CONVMEM_MODEL or the configuration file.
+    """
+    from convmem.cli.models import at_hand, in_words
+
     found = at_hand()
     put(json.dumps(found, indent=2) if as_json else "\n".join(map(in_words, found)))
 
 
 @cache_app.command()
 def info(as_json: JsonOption = False) -> None:
-    """Say where the store is, and what it holds."""
+    """Say where the stored replies are, and how many."""
+    from convmem.model import Cache
+
     held = Cache.shared().info()
     words = f"{held.path}: {counted(held.entries, 'reply', 'replies')}, {held.bytes / 1e6:.1f} MB"
     put(json.dumps({**held._asdict(), "path": str(held.path)}, indent=2) if as_json else words)
@@ -190,6 +224,8 @@ def info(as_json: JsonOption = False) -> None:
 @cache_app.command()
 def clear() -> None:
     """Forget every stored reply."""
+    from convmem.model import Cache
+
     store = Cache.shared()
     entries = store.info().entries
     store.clear()
@@ -201,6 +237,8 @@ def _settings(models: Sequence[str] | None, changes: Sequence[str] | None, **opt
 
     Raises InputError for what is wrong in them, before any document is read.
     """
+    from convmem.settings import resolve
+
     settings: dict[str, Any] = {}
     for change in changes or ():
         name, equals, value = change.partition("=")

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 import sys
 
-from rich.console import Console
-
 _ESCAPE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"  # titles, links, clipboard
@@ -43,6 +41,8 @@ class Notes:
     """Standard error, unless ``quiet``: what the person should know beside the answer."""
 
     def __init__(self, quiet: bool = False) -> None:
+        from rich.console import Console  # here: the import takes longer than showing help
+
         self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
 
     @property

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Finish = Literal["stop", "length", "other"]
 
@@ -117,8 +118,8 @@ class Model(Protocol):
     ``identity`` says which weights answer (a hash, or the configured name; never a URL). ``context`` is the most tokens
     that prompt and reply may have together, None where it could not be learned. ``slots`` is how many calls it serves
     at once. ``logprobs`` is whether replies carry log-probabilities, None where that is not known before asking.
-    ``tokens_per_second`` is (prompt, reply) where the speed is known, for estimates of time. ``tokenizer`` counts as the
-    model does, None where it offers no way to.
+    ``tokens_per_second`` is (prompt, reply) where the speed is known, for estimates of time. ``tokenizer`` counts as
+    the model does, None where it offers no way to.
     ``identity``, ``context``, ``slots``, ``logprobs`` and ``tokenizer`` are settled by ``prepare``.
     """
 

@@ -23,7 +23,7 @@ class Span(NamedTuple):
 
 
 def union(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The smallest set of disjoint, ordered spans that covers exactly what ``spans`` cover; touching ones are joined."""
+    """The smallest set of disjoint, ordered spans that covers exactly what ``spans`` cover, touching ones joined."""
     joined: list[Span] = []
     for span in sorted(s for s in spans if s.start < s.end):
         if joined and span.start <= joined[-1].end:
