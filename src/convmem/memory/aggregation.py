@@ -181,7 +181,7 @@ def narrowed(claim: str, spans: Sequence[Span], run: Run) -> list[Span]:
             sentences += run.document.sentences(within)
     shares = Overlap(run.document.text(sentence) for sentence in sentences).shares(claim)
     ranked = sorted(range(len(sentences)), key=lambda i: (-shares[i], i))[:MOST_QUOTED]
-    best = [i for i in ranked if shares[i] > 0.6 * shares[ranked[0]]]
+    best = [i for i in ranked if shares[i] > 0.6 * shares[ranked[0]]] or ranked[:1]
     return sorted({sentences[i] for i in best})
 
 

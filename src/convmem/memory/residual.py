@@ -40,7 +40,10 @@ def residual_buffer(
 
     kept: list[Span] = []
     room = capacity
-    for piece in _ranked(readings):
+    ranked = _ranked(readings)
+    if tokens(ranked[:1]) > capacity:  # the best piece alone has no room: its first sentences
+        ranked = list(document.sentences(ranked[0]))
+    for piece in ranked:
         if (needed := tokens([piece])) <= room:
             kept.append(piece)
             room -= needed
