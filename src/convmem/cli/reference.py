@@ -56,7 +56,8 @@ def reference() -> str:
 
 def _method(method: type[Method[Any]]) -> str:
     presets = tuple(method.Config.presets)
-    return _section(f"The method `{method.name}`", method.Config, presets, intro=f"{method.summary.capitalize()}.")
+    intro = f"{method.summary[:1].upper()}{method.summary[1:]}."
+    return _section(f"The method `{method.name}`", method.Config, presets, intro)
 
 
 def _section(title: str, settings: type[BaseModel], presets: Sequence[str], intro: str = "") -> str:
