@@ -49,9 +49,30 @@ def test_what_says_something(text):
 @given(st.text(max_size=200), st.text(min_size=1, max_size=40), st.text(max_size=200))
 def test_a_verbatim_quote_is_found(before, quote, after):
     place = locate(quote, before + quote + after)
-    words = quote.strip().strip("\"'“”‘’«»….").split()
+    outer = "\"'“”‘’«»…."
+    words = quote.strip().strip(outer).split()
     if words:
-        assert place and "".join((before + quote + after)[slice(*place)].split()).lower() == "".join(words).lower()
+        assert place
+        found = "".join((before + quote + after)[slice(*place)].strip(outer).split())
+        assert found.lower() == "".join(words).lower()
+
+
+@pytest.mark.parametrize(
+    ("quote", "place"),
+    [
+        ("It ended.", "It ended."),
+        ("It ended", "It ended"),
+        ("“It ended.”", "It ended."),
+        ("it  ENDED.", "It ended."),
+        ('"Then, "', "Then,"),
+        ("...", None),
+        ("(now) it rose…", None),
+    ],
+)
+def test_a_quote_keeps_the_punctuation_that_the_text_has(quote, place):
+    text = "Then, in May. It ended. It rose again"
+    found = locate(quote, text)
+    assert (text[slice(*found)] if found else None) == place
 
 
 @given(st.text(alphabet="ab \n.ẞİ", max_size=60), st.text(alphabet="AB ẞİ\t", min_size=1, max_size=8))

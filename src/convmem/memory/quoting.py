@@ -10,12 +10,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 
 _BULLET = re.compile(r"^[ \t]*(?:[-*•‣–—·]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
 _NOTHING = re.compile(r"(?:none|nothing(?: relevant)?|n ?a|not found|no relevant \w+)?", re.IGNORECASE)
 _LONGEST_NOTHING = 4
 _LONGEST_KEPT = 500
+_OUTER = "\"'“”‘’«»…."
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -48,18 +49,30 @@ def bullets(text: str) -> list[tuple[int, int]]:
 
 
 def locate(quote: str, text: str) -> tuple[int, int] | None:
-    """Where ``quote`` stands in ``text``, or None. Case, white space and outer punctuation may differ."""
-    words = quote.strip().strip("\"'“”‘’«»….").split()
-    if not words:
+    """Where ``quote`` stands in ``text``, or None. Case, white space and outer punctuation may differ.
+
+    Outer punctuation that the text has too belongs to the place: a sentence keeps its full stop.
+    """
+    quote = quote.strip()
+    exact = " ".join(quote.strip(_OUTER).split())
+    if not exact:
         return None
-    exact = " ".join(words)
-    if (at := text.find(exact)) >= 0:
-        return at, at + len(exact)
-    flat, sought = "".join(_lower(text).split()), "".join(_lower(exact).split())
-    if (at := flat.find(sought)) < 0:
-        return None
-    places = [match.start() for match in re.finditer(r"\S", text)]
-    return places[at], places[at + len(sought) - 1] + 1
+    start = text.find(exact)
+    end = start + len(exact)
+    if start < 0:
+        flat, sought = "".join(_lower(text).split()), "".join(_lower(exact).split())
+        if (at := flat.find(sought)) < 0:
+            return None
+        places = [match.start() for match in re.finditer(r"\S", text)]
+        start, end = places[at], places[at + len(sought) - 1] + 1
+    before, after = quote[: len(quote) - len(quote.lstrip(_OUTER))], quote[len(quote.rstrip(_OUTER)) :]
+    start -= _shared(reversed(before), reversed(text[max(0, start - len(before)) : start]))
+    return start, end + _shared(after, text[end : end + len(after)])
+
+
+def _shared(a: Iterable[str], b: Iterable[str]) -> int:
+    """How many characters two texts begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
 
 
 def _lower(text: str) -> str:
