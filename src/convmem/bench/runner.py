@@ -25,7 +25,7 @@ from convmem.bench.results import Key, Results, Row, Spent
 from convmem.bench.simulation import knowledge_of
 from convmem.bench.stages import Follower, says_alike, says_marked
 from convmem.bench.statistics import FAILED
-from convmem.core import Answer, ConvMemError, Event, Fatal, Ledger, Model, Planned, Totals, Usage
+from convmem.core import Answer, ConvMemError, Event, Fatal, InputError, Ledger, Model, Planned, Totals, Usage
 from convmem.document import Document
 from convmem.memory.extraction import extract
 from convmem.methods.full_context import Unavailable
@@ -83,7 +83,8 @@ class Runner:
     def run(self, begun: Callable[[int], None], done: Callable[[Row], None]) -> None:
         """Make the rows that are missing: ``begun`` hears how many, ``done`` each one when it is written.
 
-        Raises Fatal where a model can't be had; the rows made by then are kept.
+        Raises Fatal where a model can't be had, and InputError where settings don't go with it; the rows made by then
+        are kept.
         """
         simulated = asyncio.run(self._real(begun, done))
         for task in simulated:
@@ -111,8 +112,8 @@ class Runner:
                     for task in tasks:
                         if not _simulated(task.model):
                             group.create_task(one(task))
-            except* Fatal as fatal:
-                raise _first(fatal) from None
+            except* (Fatal, InputError) as errors:
+                raise errors.exceptions[0] from None
         return [task for task in tasks if _simulated(task.model)]
 
     def _tasks(self) -> list[Task]:
@@ -142,7 +143,7 @@ class Runner:
         scores = row.scores or {}
         try:
             ratings = await Asking(self.judge, self.cache).rate(row.asked, row.references, row.prediction)
-        except Fatal:
+        except (Fatal, InputError):
             raise
         except ConvMemError as error:
             return replace(row, warnings=(*row.warnings, f"The answer was not rated: {error}"))
@@ -153,7 +154,7 @@ class Runner:
         blank = self._blank(task)
         try:
             said = await asking.without_context(task.case.question, seed=task.seed)
-        except Fatal:
+        except (Fatal, InputError):
             raise
         except ConvMemError as error:
             return replace(blank, status="failed", error=str(error), scores=_scores(None))
@@ -176,7 +177,7 @@ class Runner:
             answer = await entry.method.answer(
                 document, case.question, model=model, settings=settings, cache=cache, on_event=listen
             )
-        except Fatal:
+        except (Fatal, InputError):
             raise
         except Unavailable as error:
             return replace(blank, status="unavailable", error=str(error))
@@ -297,11 +298,3 @@ def _replies(cache: Cache) -> Callable[[Node], str]:
         return completion.text if completion else ""
 
     return lambda node: text(node.key) if node.key else ""
-
-
-def _first(group: BaseExceptionGroup[Fatal]) -> Fatal:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, Fatal)
-    return error
