@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -125,10 +126,18 @@ def _resampled(table: Values, seed: int) -> Values:
     count = len(table)
     if not count:
         return np.empty(0)
+    if RESAMPLES * count <= _BLOCK:
+        return _weigh(table, _drawn(seed, count))
     rng = np.random.default_rng(seed)
     size = max(1, _BLOCK // count)
     blocks = [min(size, RESAMPLES - start) for start in range(0, RESAMPLES, size)]
     return np.concatenate([_weigh(table, _times_drawn(rng, block, count)) for block in blocks])
+
+
+@lru_cache(2)
+def _drawn(seed: int, count: int) -> Values:
+    """All resamples in one block: a report asks for the same ones for every score, and drawing is what takes long."""
+    return _times_drawn(np.random.default_rng(seed), RESAMPLES, count)
 
 
 def _times_drawn(rng: np.random.Generator, resamples: int, count: int) -> Values:
