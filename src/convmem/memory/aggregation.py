@@ -37,6 +37,8 @@ NUMBER_TOKENS = 6
 """What the number of a passage takes in a prompt."""
 MOST_SEARCHED = 200_000
 """Characters that sentences are looked for in: a note that every window gave would have the whole document."""
+LEAST_SHARE = 0.5
+"""Of the best passage's share of a claim: a passage that a reply names and that has less does not support it."""
 MOST_QUOTED = 2
 """Sentences that one passage is narrowed to in a citation."""
 
@@ -109,9 +111,8 @@ async def answer_from(
     text, numbers = _said(reply)
     if not text:
         return Finding(question.text, NOT_FOUND, False, node=reply.node)
-    used = [passages[n - 1] for n in dict.fromkeys(numbers) if 0 < n <= len(passages)]
-    citations = cite(f"{question.text} {text}", used or [_best(text, passages)], run)
-    return Finding(question.text, text, True, citations, reply.node)
+    claim = f"{question.text} {text}"
+    return Finding(question.text, text, True, cite(claim, _supporting(claim, passages, numbers), run), reply.node)
 
 
 async def combine(question: str, findings: Sequence[Finding], run: Run, *, reply_tokens: int) -> Finding:
@@ -197,10 +198,17 @@ def _within(inner: Span, outer: Span) -> bool:
     return outer.start <= inner.start and inner.end <= outer.end
 
 
-def _best(claim: str, evidence: Sequence[Evidence]) -> Evidence:
-    """The evidence that matches a claim best: what is cited where a reply names no passage that exists."""
-    shares = Overlap(item.text for item in evidence).shares(claim)
-    return evidence[max(range(len(evidence)), key=shares.__getitem__)]
+def _supporting(claim: str, passages: Sequence[Evidence], numbers: Sequence[int]) -> list[Evidence]:
+    """The passages to cite for a claim: those of ``numbers``, unless another one says far more of it.
+
+    Numbers that don't exist are ignored. A small model often names a passage that has nothing to do with its answer:
+    one that shares less than `LEAST_SHARE` of the claim's terms that the best one shares is left out.
+    """
+    shares = Overlap(passage.text for passage in passages).shares(claim)
+    best = max(range(len(passages)), key=shares.__getitem__)
+    named = (n - 1 for n in dict.fromkeys(numbers) if 0 < n <= len(passages))
+    used = [n for n in named if shares[n] >= LEAST_SHARE * shares[best]]
+    return [passages[n] for n in used or [best]]
 
 
 def _pairs(findings: Sequence[Finding]) -> str:
