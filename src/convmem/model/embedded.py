@@ -16,7 +16,8 @@ from convmem.model.download import Progress
 from convmem.model.endpoint import Endpoint
 from convmem.model.places import cache_directory
 
-DEFAULT_CONTEXT = 8192
+DEFAULT_CONTEXT = 16_384
+"""Tokens that prompt and reply have together: room for the windows of preset `paper`, at half a gigabyte of memory."""
 TOKENS_PER_SECOND = (35.0, 10.0)
 """Prompt and reply on two CPU cores: the least that a laptop has."""
 
