@@ -241,7 +241,6 @@ def read(
                 "sub_answer",
                 {"passages": passages, "question": sub_question},
                 json.dumps({"passages": [1], "answer": sub_answer}),
-                layer=layer,
                 channel=channel,
                 parents=[n for n, _ in notes] or [plan],
                 seconds=3.5,
@@ -256,7 +255,6 @@ def read(
         "answer",
         {"findings": findings, "question": question},
         json.dumps({"findings": [1], "answer": answer}),
-        layer=5,
         parents=sub_answers,
     )
     run.trace.finish(finished(run, answer, parts, windows, lost))

@@ -306,6 +306,14 @@ def test_the_tree_is_steered_with_keys(show: Show) -> None:
     )
 
 
+def test_the_rows_go_from_the_question_through_the_layers_to_the_answer(show: Show) -> None:
+    page = show(harbour(fan_in=40))
+    stages = [f"Layer {number}" for number in range(4)]
+    assert page.locator("#tree .layer").all_inner_texts() == ["Question", *stages, "Answer"]
+    rows = page.locator("#tree .label").all_inner_texts()
+    assert [row.split()[0] for row in rows if row][-3:] == ["sub_answer", "sub_answer", "answer"]
+
+
 def test_relevance_is_told_by_height_as_well_as_colour(show: Show) -> None:
     run = Recorded(Text([Source("a", FILLER[:4_000])]), Trace("?"))
     for at, relevance in enumerate((0, 1, 2)):

@@ -143,6 +143,16 @@ def test_used_evidence_is_what_reached_the_final_prompt() -> None:
     assert run.trace.used() == {near, raw, merged}
 
 
+def test_an_answer_from_text_alone_used_what_it_waited_for() -> None:
+    run = Recorded(Text([Source("a", WORDS)]), Trace("?"))
+    window = Span(0, 100)
+    note = run.call("summarize", {"window": [window], "question": "?"}, "- a fact", window=window)
+    unused = run.call("summarize", {"window": [window], "question": "!"}, "- another", window=window)
+    part = run.call("sub_answer", {"passages": [ReplySlice(note, 0, 8)], "question": "?"}, "a", parents=[note, unused])
+    run.call("answer", {"findings": "[1] ?\nAnswer: a", "question": "?"}, "a", parents=[part])
+    assert run.trace.used() == {note, part}
+
+
 def test_nothing_is_used_where_nothing_was_answered() -> None:
     run = Recorded(Text([]), Trace("?"))
     run.call("decompose", {"question": "?", "c_max": "5"}, None)

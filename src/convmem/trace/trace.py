@@ -134,9 +134,10 @@ class Trace:
     def used(self) -> frozenset[int]:
         """The nodes that hold evidence used in the final prompt, which is the last one answered.
 
-        A node is used where a slice of its reply reached that prompt, directly or through other replies; or where its
-        window was found relevant (r > 0) and shares text with a slice of the document in a prompt that combines
-        evidence (one that reads no window of its own).
+        A node is used where a slice of its reply reached that prompt, directly or through other replies; a prompt
+        that is text alone is taken to hold what its parents replied. A node is also used where its window was found
+        relevant (r > 0) and shares text with a slice of the document in a prompt that combines evidence (one that reads
+        no window of its own).
         """
         last = next((i for i in reversed(range(len(self))) if self._nodes[i].status == "ok"), None)
         if last is None:
@@ -146,13 +147,14 @@ class Trace:
         pending = [last]
         while pending:
             entry = self._nodes[pending.pop()]
-            for piece in (p for value in entry.variables.values() for p in value):
-                if isinstance(piece, ReplySlice):
-                    if piece.node not in used:
-                        used.add(piece.node)
-                        pending.append(piece.node)
-                elif isinstance(piece, Span) and entry.window is None:
-                    slices.append(piece)
+            pieces = [piece for value in entry.variables.values() for piece in value]
+            drawn = [piece.node for piece in pieces if isinstance(piece, ReplySlice)]
+            if all(isinstance(piece, str) for piece in pieces):
+                drawn += entry.parents
+            pending += dict.fromkeys(node for node in drawn if node not in used)
+            used.update(drawn)
+            if entry.window is None:
+                slices += [piece for piece in pieces if isinstance(piece, Span)]
         for i, entry in enumerate(self._nodes):
             if entry.relevance and entry.window and any(entry.window.overlaps(s) for s in slices):
                 used.add(i)

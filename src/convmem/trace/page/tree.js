@@ -23,17 +23,26 @@ function reaches() {
   return out;
 }
 
-/** A row for each layer, role and channel, in the order in which their calls depend on one another. */
+const stageName = (number) => (number < 0 ? "Question" : number === Infinity ? "Answer" : `Layer ${number}`);
+
+/**
+ * A row for each stage, role and channel, in the order in which their calls depend on one another. A stage is a layer,
+ * or what comes before or after all layers: a call that reads no window and belongs to no layer above 0.
+ */
 function arrange() {
-  const reach = reaches(), found = new Map(), depth = [];
+  const reach = reaches(), found = new Map(), depth = [], soonest = {};
+  const channels = [...new Set(nodes.map((node) => node.channel))], begun = nodes.findIndex((node) => node.window);
   nodes.forEach((node, i) => {
+    const stage = node.window || node.layer ? node.layer : i < begun ? -1 : Infinity;
+    const step = `${stage} ${node.role}`, key = JSON.stringify([stage, node.role, node.channel]);
     depth[i] = 1 + Math.max(0, ...node.parents.map((p) => depth[p]));
-    const key = JSON.stringify([node.layer, node.role, node.channel]);
-    if (!found.has(key)) found.set(key, { ...node, ids: [], depth: depth[i] });
+    soonest[step] = Math.min(soonest[step] ?? Infinity, depth[i]);
+    if (!found.has(key)) found.set(key, { ...node, ids: [], stage, step });
     found.get(key).ids.push(i);
-    found.get(key).depth = Math.min(found.get(key).depth, depth[i]);
   });
-  return [...found.values()].sort((a, b) => a.depth - b.depth || a.ids[0] - b.ids[0]).map((row) => layOut(row, reach));
+  const place = (row) => [row.stage, soonest[row.step], channels.indexOf(row.channel), row.ids[0]];
+  const order = (a, b) => place(a).map((value, k) => (value < place(b)[k] ? -1 : +(value > place(b)[k]))).find(Boolean);
+  return [...found.values()].sort(order).map((row) => layOut(row, reach));
 }
 
 /** Where the row's cells are, as shares of its width: by place in the document, or side by side where that can't be. */
@@ -59,13 +68,11 @@ function showTree() {
     cited.append(tick);
   });
   tree.append(h("div", { className: "row" }, h("div", { className: "label" }, h("span", null, "cited")), cited));
-  let layer = null;
   rows.forEach((row, r) => {
-    if (row.layer !== layer) tree.append(h("p", { className: "layer" }, `Layer ${row.layer}`));
-    layer = row.layer;
+    if (row.stage !== rows[r - 1]?.stage) tree.append(h("p", { className: "layer" }, stageName(row.stage)));
     row.canvas = document.createElement("canvas");
     row.track = h("div", { className: "track", tabIndex: 0, role: "slider" }, row.canvas);
-    row.track.setAttribute("aria-label", `Layer ${row.layer}, ${visible(row.role)} ${visible(row.channel)}`);
+    row.track.setAttribute("aria-label", `${stageName(row.stage)}, ${visible(row.role)} ${visible(row.channel)}`);
     row.track.setAttribute("aria-valuemin", 1);
     row.track.setAttribute("aria-valuemax", row.ids.length);
     row.at = 0;
