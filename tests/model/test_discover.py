@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import unicodedata
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.server import Answer, Request, ScriptedServer
+from tests.support.server import Answer, Raw, Request, ScriptedServer
 
-from convmem.core import Fatal, ModelError
+from convmem.core import Call, Fatal, Message, ModelError, Sampling
 from convmem.model import Endpoint
 from convmem.model import tokenize as tokenizing
 from convmem.model.discover import UNNAMED
@@ -168,20 +169,81 @@ def test_pieces_of_characters_start_where_the_character_does(
         assert tokenizer(server, dialect).count(text) == len(pieces)
 
 
-@pytest.mark.parametrize("pieces", [["other"], [], [None], [["x"]], [[999]], [3]])
-def test_tokens_that_do_not_spell_the_text_are_refused(pieces: list[Any]) -> None:
-    with spelled(pieces) as server, pytest.raises(ModelError):
-        tokenizer(server).offsets("text")
+@pytest.mark.parametrize("pieces", [["other"], [], [None], [["x"]], [[999]], [3], [10**12], [{}], ["", "", ""]])
+def test_tokens_that_do_not_spell_the_text_are_counted_and_spread_over_it(pieces: list[Any]) -> None:
+    with spelled(pieces) as server:
+        offsets = tokenizer(server).offsets("text").tolist()
+        with pytest.raises(ModelError):
+            tokenizer(server).check()
+    assert len(offsets) == max(len(pieces), 1) and offsets == sorted(offsets)
+    assert offsets[0] == 0 and offsets[-1] < len("text")
+
+
+def test_a_tokenizer_that_normalizes_has_its_tokens_near_where_they_are() -> None:
+    words = [f" cafe\u0301{n}" for n in range(1_000)]
+    text = "".join(words)
+    with spelled([unicodedata.normalize("NFC", word) for word in words], "vllm") as server:
+        offsets = tokenizer(server, "vllm").offsets(text)
+    true = np.cumsum([0, *map(len, words[:-1])])
+    assert len(offsets) == len(words) and abs(offsets.astype(int) - true).max() < 0.01 * len(text)
+
+
+def test_a_server_whose_tokens_spell_nothing_is_not_asked_for_them() -> None:
+    wrong = {"/tokenize": lambda _: Answer(200, {"tokens": [{"piece": "other"}]})}
+    with ScriptedServer(dialect="llama.cpp", routes=wrong) as server:
+        assert prepared(server).tokenizer is None
 
 
 @pytest.mark.parametrize(
-    "answer", [Answer(404, ""), Answer(500, ""), Answer(200, "<html>"), Answer(200, {}), Answer(200, {"tokens": 3})]
+    "answer",
+    [
+        Answer(404, ""),
+        Answer(500, ""),
+        Answer(200, "<html>"),
+        Answer(200, {}),
+        Answer(200, {"tokens": 3}),
+        Raw(b""),
+        Raw(b"HTTP/1.1 abc\r\n\r\n"),
+        Raw(b"HTTP/1.1 200 .\r\ncontent-length: 99\r\n\r\n{"),
+        Raw(b"HTTP/1.1 200 .\r\n\r\n" + b"[" * 100_000),
+    ],
 )
-def test_a_tokenizer_that_does_not_answer_is_a_model_error(answer: Answer) -> None:
+def test_a_tokenizer_that_does_not_answer_is_a_model_error(
+    answer: Answer | Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizing, "_WAITS", (0, 0))
     with ScriptedServer(routes={"/tokenize": lambda _: answer}) as server:
         for ask in (tokenizer(server).count, tokenizer(server).offsets):
             with pytest.raises(ModelError):
                 ask("text")
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_tokenizer_that_fails_is_asked_again(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizing, "_WAITS", (0, 0))
+    said = iter([Answer(status, ""), Answer(status, ""), Answer(200, {"tokens": [1, 2]})])
+    with ScriptedServer(routes={"/tokenize": lambda _: next(said)}) as server:
+        assert tokenizer(server).count("text") == 2
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_the_key_is_not_taken_elsewhere(status: int) -> None:
+    with ScriptedServer() as other:
+        away = Answer(status, "", {"location": other.url})
+        with ScriptedServer(
+            lambda _: away, routes=dict.fromkeys(("/tokenize", "/v1/models"), lambda _: away)
+        ) as server:
+            with pytest.raises(ModelError):
+                ServerTokenizer(server.url.removesuffix("/v1") + "/tokenize", "m", "vllm", {}).count("text")
+            with pytest.raises(ModelError):
+                asyncio.run(Endpoint(server.url, "m").complete(Call("", (Message("user", "?"),), Sampling(1))))
+        assert other.seen == []
+
+
+def test_half_a_surrogate_pair_is_counted() -> None:
+    with ScriptedServer(dialect="llama.cpp") as server:
+        assert tokenizer(server).count("What\ud83d") == 2
+        assert server.seen[-1].body["content"] == "What?"
 
 
 def test_no_text_has_no_tokens_and_asks_nobody() -> None:

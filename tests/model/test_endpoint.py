@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import math
 import socket
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support.server import Answer, Chat, Fault, Json, ScriptedServer
+from tests.support.server import Answer, Chat, Fault, Json, Raw, ScriptedServer
 
 from convmem.core import (
     Call,
@@ -29,6 +31,8 @@ from convmem.core import (
     Usage,
 )
 from convmem.model import Endpoint
+from convmem.model.endpoint import LONGEST_TOKEN
+from convmem.model.transport import LARGEST
 
 T = TypeVar("T")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -188,19 +192,53 @@ def test_forms_of_a_message(chat: Chat, text: str, reasoning: str, finish: str) 
     assert (reply.text, reply.reasoning, reply.finish) == (text, reasoning, finish)
 
 
-@pytest.mark.parametrize("usage", [None, {}, [], {"prompt_tokens": None}, {"prompt_tokens": "many"}])
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        {},
+        [],
+        {"prompt_tokens": None},
+        {"prompt_tokens": "many"},
+        {"prompt_tokens": math.inf},
+        {"prompt_tokens": 3, "completion_tokens": -5},
+        {"prompt_tokens": "-3"},
+    ],
+)
 def test_no_usage_is_none(usage: Any) -> None:
     assert completion(Chat("ok", top={"usage": usage})).usage is None
 
 
-@pytest.mark.parametrize("logprobs", [None, {}, {"content": None}, {"content": [{"token": "a"}]}, {"content": 1}, "x"])
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        None,
+        {},
+        {"content": None},
+        {"content": [{"token": "a"}]},
+        {"content": 1},
+        "x",
+        {"content": [{"token": "a", "logprob": math.nan}]},
+        {"content": [{"token": "a", "logprob": 10**400}]},
+    ],
+)
 def test_log_probabilities_of_another_shape_are_none(logprobs: Any) -> None:
     choice = {"message": {"content": "ok"}, "finish_reason": "stop", "logprobs": logprobs}
     assert completion(Answer(200, {"choices": [choice]})).logprobs == ()
 
 
+def test_a_log_probability_is_at_most_0() -> None:
+    logprobs = [{"token": "a", "logprob": 1e-7, "top_logprobs": [{"token": "a", "logprob": 1e308}]}]
+    assert completion(Chat("a", logprobs=logprobs)).logprobs == (TokenLogprobs("a", 0.0, (("a", 0.0),)),)
+
+
+def test_a_reply_beyond_its_limit_is_cut_off_there() -> None:
+    reply = completion(Chat("- a fact\n" * 10_000), ask(sampling=Sampling(10)))
+    assert reply.finish == "length" and len(reply.text) == 10 * LONGEST_TOKEN
+
+
 SHAPES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
     lambda inner: (
         st.lists(inner, max_size=2)
         | st.dictionaries(
@@ -214,6 +252,8 @@ SHAPES = st.recursive(
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(SHAPES, min_size=1, max_size=8), st.sampled_from([200, 400, 404, 429, 500]))
+@example([{"choices": [{"message": {}, "finish_reason": odd}]} for odd in ([], {}, [[]], 3, math.nan)], 200)
+@example([{"error": {"message": "context size", "n_ctx": odd}} for odd in (-5, True, [], math.inf)], 400)
 def test_whatever_a_server_says_is_a_reply_or_a_model_error(bodies: list[Any], status: int) -> None:
     left = iter(bodies)
     with ScriptedServer(lambda _: Answer(status, next(left, None)), models=["m"]) as server:
@@ -226,6 +266,55 @@ def test_whatever_a_server_says_is_a_reply_or_a_model_error(bodies: list[Any], s
                     assert "\n" not in str(failed)
 
         using(server, each)
+
+
+OK = json.dumps({"choices": [{"message": {"content": "ok"}}]}).encode()
+NESTED = b'{"choices": [{"message": {"content": ' + b'[{"text":' * 300 + b"1" + b"}]" * 300 + b"}}]}"
+HEAD = b"HTTP/1.1 200 .\r\n"
+CHUNKED = HEAD + b"transfer-encoding: chunked\r\n"
+GZIP = HEAD + b"content-encoding: gzip\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        bytes(range(256)),
+        OK,
+        b"HTTP/1.1 abc .\r\n\r\n",
+        HEAD + b"x: " + b"y" * 100_000 + b"\r\n\r\n" + OK,
+        HEAD + b"content-length: 9999\r\n\r\n" + OK,
+        HEAD + b"content-length: 5\r\n\r\n" + OK,
+        HEAD + b"content-length: -5\r\n\r\n" + OK,
+        CHUNKED + b"\r\n5\r\n{",
+        CHUNKED + b"\r\n2\r\n{}\r\n",
+        CHUNKED + b"\r\nZZ\r\n{}\r\n0\r\n\r\n",
+        GZIP + OK,
+        GZIP + gzip.compress(OK)[:-20],
+        GZIP + gzip.compress(b" " * (1 << 27)),
+        CHUNKED + b"content-encoding: br\r\n\r\n" + OK,
+        HEAD + b"\r\n" + OK.replace(b"ok", b"\xff\xfe"),
+        HEAD + b"\r\n" + b"[" * 1_000_000,
+        HEAD + b"\r\n" + b'{"choices": ' + b"9" * 10_000 + b"}",
+        HEAD + b"\r\n" + b'{"choices": [{"message": {"content": "' + b"x" * LARGEST + b'"}}]}',
+    ],
+    ids=lambda data: repr(data[:60]),
+)
+def test_bytes_that_are_no_answer_are_a_failure_that_may_pass(data: bytes) -> None:
+    assert type(error(Raw(data))) is Transient
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (CHUNKED + b"\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(OK), OK), "ok"),
+        (GZIP + gzip.compress(OK), "ok"),
+        (HEAD + b"\r\n" + OK.decode().encode("utf-16"), "ok"),
+        (HEAD + b"\r\n" + NESTED, ""),
+    ],
+)
+def test_answers_in_other_wrappings_are_read(data: bytes, text: str) -> None:
+    assert completion(Raw(data)).text == text
 
 
 # What goes wrong

@@ -40,6 +40,12 @@ class Answer(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
+class Raw(NamedTuple):
+    """Bytes on the wire, the head included, after which the server hangs up."""
+
+    data: bytes
+
+
 @dataclass(frozen=True)
 class Chat:
     """A chat reply with everything said; ``message`` and ``top`` add fields to the message and to the whole."""
@@ -51,7 +57,7 @@ class Chat:
     top: Json = field(default_factory=dict)
 
 
-Reply = str | Json | Chat | Fault | Answer
+Reply = str | Json | Chat | Fault | Answer | Raw
 """``str`` is the reply's text; a ``dict`` is sent as the text that is its JSON."""
 
 
@@ -115,7 +121,7 @@ class ScriptedServer:
         latency: float = 0.0,
         slots: int = 1_000_000,
         port: int = 0,
-        routes: Mapping[str, Callable[[Request], Answer]] | None = None,
+        routes: Mapping[str, Callable[[Request], Answer | Raw]] | None = None,
     ) -> None:
         self.requests: list[Json] = []
         """Chat requests in the order in which they came."""
@@ -190,8 +196,9 @@ class ScriptedServer:
             finally:
                 self._open -= 1
         route = self._routes.get(request.path) or self._usual.get(request.path)
-        _send(writer, route(request) if route else Answer(404, {"error": {"message": "no such path"}}))
-        return True
+        answer = route(request) if route else Answer(404, {"error": {"message": "no such path"}})
+        _send(writer, answer)
+        return isinstance(answer, Answer)
 
     async def _chat(self, body: Json, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         prompt_tokens = sum(tokens(message["content"]) for message in body["messages"])
@@ -211,9 +218,9 @@ class ScriptedServer:
         answer = self._answer(reply, body, min(prompt_tokens, self._reads or prompt_tokens))
         _send(writer, answer)
         await writer.drain()
-        if answer.status == 200:
+        if isinstance(answer, Answer) and answer.status == 200:
             self.answered.append(body)
-        return True
+        return isinstance(answer, Answer)
 
     def _cut(self, body: Json) -> Json:
         if self._reads is None:
@@ -225,8 +232,8 @@ class ScriptedServer:
             kept.append({**message, "content": content})
         return {**body, "messages": kept[::-1]}
 
-    def _answer(self, reply: Reply, body: Json, prompt_tokens: int) -> Answer:
-        if isinstance(reply, Answer):
+    def _answer(self, reply: Reply, body: Json, prompt_tokens: int) -> Answer | Raw:
+        if isinstance(reply, Answer | Raw):
             return reply
         if isinstance(reply, Fault):
             match reply.kind:
@@ -321,7 +328,10 @@ async def _requests(reader: asyncio.StreamReader) -> AsyncIterator[Request]:
         yield Request(method, target.partition("?")[0], headers, json.loads(body) if body else None)
 
 
-def _send(writer: asyncio.StreamWriter, answer: Answer) -> None:
+def _send(writer: asyncio.StreamWriter, answer: Answer | Raw) -> None:
+    if isinstance(answer, Raw):
+        writer.write(answer.data)
+        return
     is_text = isinstance(answer.body, str)
     body = answer.body.encode() if is_text else json.dumps(answer.body).encode()
     head = [

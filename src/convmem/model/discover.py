@@ -19,7 +19,6 @@ _MOST_NAMES = 10
 _CONTEXT_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")
 UNNAMED = "default"
 """What a model is called by a server that lists none."""
-_PROBE = "A short text, to see whether the tokenizer answers."
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ async def _get(transport: Transport, path: str, *, beside: bool = False) -> Answ
 
 async def _working(tokenizer: ServerTokenizer) -> ServerTokenizer | None:
     try:
-        await asyncio.to_thread(tokenizer.offsets, _PROBE)
+        await asyncio.to_thread(tokenizer.check)
     except ModelError:
         return None
     return tokenizer

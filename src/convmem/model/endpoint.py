@@ -5,6 +5,7 @@ What a server refuses among the optional parameters is left out from then on, si
 
 from __future__ import annotations
 
+import math
 import re
 import time
 import zlib
@@ -17,13 +18,16 @@ from convmem.core import Call, Completion, Fatal, Finish, Tokenizer, TokenLogpro
 from convmem.model.discover import UNNAMED, Served, discover
 from convmem.model.failure import failure, sentence
 from convmem.model.reply import split_reasoning
-from convmem.model.transport import Answer, Transport
+from convmem.model.transport import Answer, Transport, sound
 
 DEFAULT_TIMEOUT = 300.0
 DEFAULT_SLOTS = 16
 """Calls in flight to a server that doesn't say how many it serves at once."""
 
-_FINISH: dict[object, Finish] = {"stop": "stop", "eos": "stop", "length": "length", "max_tokens": "length"}
+LONGEST_TOKEN = 32
+"""Characters of a reply that are taken for one of its tokens at most: what a server writes beyond them is cut off."""
+
+_FINISH: dict[str, Finish] = {"stop": "stop", "eos": "stop", "length": "length", "max_tokens": "length"}
 
 _REFUSALS = {
     "response_format": re.compile(r"response_format|json_schema|grammar|structured output|guided", re.IGNORECASE),
@@ -105,7 +109,7 @@ class Endpoint:
             answer = await self._transport.send(self._transport.url + "/chat/completions", to_json(body))
             seconds = time.perf_counter() - started
             if answer.status == 200:
-                return _completion(answer, self._transport.url, seconds)
+                return _completion(answer, self._transport.url, seconds, call.sampling.max_tokens * LONGEST_TOKEN)
             error = failure(answer, self._transport.url)
             refused = _refused_parameter(sentence(answer), body) if answer.status in (400, 422) else None
             if refused is None or not isinstance(error, Fatal):
@@ -131,7 +135,7 @@ class Endpoint:
             optional["response_format"] = {"response_format": {"type": "json_schema", "json_schema": schema}}
         body: dict[str, Any] = {
             "model": self._name,
-            "messages": [{"role": message.role, "content": _sound(message.content)} for message in call.messages],
+            "messages": [{"role": message.role, "content": sound(message.content)} for message in call.messages],
         }
         for parameter, fields in optional.items():
             if parameter not in self._refused:
@@ -153,7 +157,8 @@ def _seed(call: Call) -> int:
     return zlib.crc32(f"{call.seed}:{call.sample}:{call.attempt}".encode()) & 0x7FFFFFFF
 
 
-def _completion(answer: Answer, url: str, seconds: float) -> Completion:
+def _completion(answer: Answer, url: str, seconds: float, longest: int) -> Completion:
+    """The reply in ``answer``, of at most ``longest`` characters, since not every server keeps to its limit."""
     body = answer.json()
     choices = body.get("choices") if isinstance(body, dict) else None
     choice = choices[0] if isinstance(choices, list) and choices else None
@@ -165,12 +170,13 @@ def _completion(answer: Answer, url: str, seconds: float) -> Completion:
     thought, text = split_reasoning(_text(message.get("content")))
     thought = _text(message.get("reasoning_content")) or _text(message.get("reasoning")) or thought
     refusal = "" if text else _text(message.get("refusal"))
+    finish: Finish = "other" if refusal else _FINISH.get(str(choice.get("finish_reason")), "other")
     return Completion(
-        text=_sound(text or refusal),
-        finish="other" if refusal else _FINISH.get(choice.get("finish_reason"), "other"),
+        text=sound((text or refusal)[:longest]),
+        finish="length" if len(text) > longest else finish,
         usage=_usage(body.get("usage")),
         logprobs=_logprobs(choice.get("logprobs")),
-        reasoning=_sound(thought),
+        reasoning=sound(thought),
         seconds=seconds,
     )
 
@@ -178,36 +184,37 @@ def _completion(answer: Answer, url: str, seconds: float) -> Completion:
 def _text(content: object) -> str:
     """A message's content: a string, or the texts of its parts."""
     if isinstance(content, list):
-        return "".join(_text(part.get("text")) for part in content if isinstance(part, dict))
+        texts = (part.get("text") for part in content if isinstance(part, dict))
+        return "".join(text for text in texts if isinstance(text, str))
     return content if isinstance(content, str) else ""
-
-
-def _sound(text: str) -> str:
-    """``text`` without halves of surrogate pairs, which UTF-8 can't hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _usage(usage: Any) -> Usage | None:
     try:
         details = usage.get("prompt_tokens_details") or {}
-        return Usage(
-            int(usage["prompt_tokens"]),
-            int(details.get("cached_tokens") or 0),
-            int(usage.get("completion_tokens") or 0),
-        )
-    except (TypeError, KeyError, ValueError, AttributeError):
+        counts = usage["prompt_tokens"], details.get("cached_tokens") or 0, usage.get("completion_tokens") or 0
+        said = Usage(*map(int, counts))
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
         return None
+    return said if min(said.prompt_tokens, said.cached_tokens, said.completion_tokens) >= 0 else None
 
 
 def _logprobs(logprobs: Any) -> tuple[TokenLogprobs, ...]:
     try:
         return tuple(
             TokenLogprobs(
-                _sound(at["token"]),
-                float(at["logprob"]),
-                tuple((_sound(top["token"]), float(top["logprob"])) for top in at.get("top_logprobs") or ()),
+                sound(at["token"]),
+                _logprob(at["logprob"]),
+                tuple((sound(top["token"]), _logprob(top["logprob"])) for top in at.get("top_logprobs") or ()),
             )
             for at in logprobs["content"] or ()
         )
-    except (TypeError, KeyError, ValueError, AttributeError):
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
         return ()
+
+
+def _logprob(value: Any) -> float:
+    """A log-probability; one that rounding lifted above 0 is 0. Raises ValueError for what is no number."""
+    if math.isnan(number := float(value)):
+        raise ValueError
+    return min(number, 0.0)

@@ -118,8 +118,9 @@ def _tags(answer: Answer) -> str:
 
 
 def _limit(error: dict[str, Any], said: str) -> int | None:
-    if isinstance(error.get("n_ctx"), int):
-        return int(error["n_ctx"])
+    context = error.get("n_ctx")
+    if isinstance(context, int) and context > 0:
+        return int(context)
     found = _LIMIT.search(said)
     digits = next(group for group in found.groups() if group) if found else ""
     return int(digits.replace(",", "")) if digits else None

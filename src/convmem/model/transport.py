@@ -20,6 +20,8 @@ import aiohttp
 from convmem.core import Fatal, TimedOut, Transient
 
 CONNECT_SECONDS = 10.0
+LARGEST = 1 << 24
+"""Bytes that an answer may have, unpacked: no reply needs more, and what is compressed may hide any number."""
 
 
 class Answer(NamedTuple):
@@ -62,7 +64,8 @@ class Transport:
     async def send(self, url: str, body: bytes | None = None, timeout: float | None = None) -> Answer:  # noqa: ASYNC109
         """POST ``body``, or GET without one.
 
-        Raises Unreachable, TimedOut, Transient (the connection dropped) or Fatal (its certificate is not trusted).
+        Raises Unreachable, TimedOut, Transient (the connection dropped, or the answer has no end) or Fatal (its
+        certificate is not trusted).
         """
         seconds = timeout or self._timeout
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=seconds)
@@ -70,7 +73,7 @@ class Transport:
             async with self._open_session().request(
                 "GET" if body is None else "POST", url, data=body, timeout=limits, allow_redirects=False
             ) as response:
-                content = await response.read()
+                content = await self._read(response)
                 if self._secret and response.status >= 400:  # a refusal may quote what it refuses
                     content = content.replace(self._secret, b"***")
                 return Answer(response.status, {k.lower(): v for k, v in response.headers.items()}, content)
@@ -84,6 +87,16 @@ class Transport:
             raise TimedOut(f"The server at {self.url} sent nothing for {seconds:g} seconds.") from error
         except (aiohttp.ClientError, ConnectionError) as error:
             raise Transient(f"The connection to {self.url} broke off ({type(error).__name__}).") from error
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        async for part in response.content.iter_any():
+            size += len(part)
+            if size > LARGEST:
+                raise Transient(f"The server at {self.url} answered more than {LARGEST >> 20} MB to one call.")
+            parts.append(part)
+        return b"".join(parts)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -104,6 +117,11 @@ class Transport:
             )
             self._loop = loop
         return self._session
+
+
+def sound(text: str) -> str:
+    """``text`` with a question mark for each half of a surrogate pair, which UTF-8 can't hold; no offset changes."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _authorization(userinfo: str, key: str | None) -> dict[str, str]:
