@@ -106,6 +106,7 @@ class Results:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._rows = directory / "rows.jsonl"
+        self._manifest = directory / "manifest.json"
         others = [path for path in directory.glob("*") if path.name not in {"rows.jsonl", "manifest.json", "traces"}]
         if directory.is_file() or (others and not self._rows.exists()):
             raise InputError(f"{directory} holds something other than results: name a new or empty directory.")
@@ -128,6 +129,13 @@ class Results:
         with self._rows.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) + "\n")
 
+    def manifest(self) -> dict[str, Any]:
+        """``commands`` and versions that made the rows, and the ``data`` by dataset."""
+        if self._manifest.exists():
+            found: dict[str, Any] = json.loads(self._manifest.read_bytes())
+            return found
+        return {"format": FORMAT, "commands": [], "data": {}}
+
     def begin(self, benchmark: Benchmark, command: str, version: str) -> None:
         """Note in the manifest that ``command`` of ConvMem ``version`` adds rows on ``benchmark``.
 
@@ -135,10 +143,7 @@ class Results:
         same name.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
-        path = self.directory / "manifest.json"
-        manifest: dict[str, Any] = {"format": FORMAT, "commands": [], "data": {}}
-        if path.exists():
-            manifest = json.loads(path.read_bytes())
+        manifest = self.manifest()
         data = {
             "source": dict(benchmark.source),
             "recipe": asdict(benchmark.recipe),
@@ -153,7 +158,7 @@ class Results:
         made = {"command": command, "convmem": version, "python": python_version(), "on": platform()}
         if made not in manifest["commands"]:
             manifest["commands"].append(made)
-        path.write_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", "utf-8")
+        self._manifest.write_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", "utf-8")
         if self._rows.exists():
             content = self._rows.read_bytes()
             if not content.endswith(b"\n"):

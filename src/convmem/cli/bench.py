@@ -1,6 +1,6 @@
-"""``convmem bench``: build contexts, run methods over them, estimate a model's reading. Parses, calls, prints.
+"""``convmem bench``: build contexts, run methods over them, report what came of it, estimate a model's reading.
 
-What a command works with is imported when it runs, so that help is shown at once.
+Parses, calls, prints. What a command works with is imported when it runs, so that help is shown at once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from convmem.core import InputError, Tokenizer
 if TYPE_CHECKING:
     from convmem.bench.prepare import Keep
     from convmem.bench.questions import Question
+    from convmem.bench.report.tables import Cell
+    from convmem.bench.results import Results
 
 INTERRUPTED = 130
+DRAWING = frozenset({"altair", "vl_convert", "jinja2"})
 BEST_OF_TWO = "best-of-2"
 SAMPLED = 0.7
 """The temperature of the two tries of the filter, so that they can differ."""
@@ -212,6 +215,65 @@ def calibrate(
     for line in found.in_words():
         notes.say(line)
     put(json.dumps(found.as_json(), indent=2) if as_json else f"sim:{found.behaviour()}")
+
+
+@app.command(no_args_is_help=True)
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="RESULTS", show_default=False, help="What bench run wrote.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write one page with tables, plots and links to traces.")
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option("--plots", metavar="DIR", help="Write every plot as SVG and as PNG.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a row for each method and length, as JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the same as CSV.")] = False,
+    quiet: QuietOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Say what came of a run: scores, costs, and where the evidence was lost.
+
+    A failed question counts as wrong; an unavailable one is left out of the means.
+    """
+    from convmem.bench.report import tables
+    from convmem.bench.results import Results
+
+    if as_json and as_csv:
+        raise InputError("--json and --csv print the same numbers: keep one.")
+    if not (as_json or as_csv or out or images):
+        raise InputError("Say what to make: --out FILE, --plots DIR, --json or --csv.")
+    results = Results(directory)
+    cells = tables.cells(results.rows())
+    if not cells:
+        raise InputError(f"{directory} holds no results: make some with convmem bench run … --out {directory}.")
+    if as_json or as_csv:
+        summaries = [cell.summary() for cell in cells]
+        put(json.dumps(summaries, indent=2) if as_json else tables.as_csv(summaries).rstrip("\n"))
+    if out or images:
+        _draw(results, cells, out, images, Notes(quiet))
+
+
+def _draw(results: Results, cells: Sequence[Cell], out: Path | None, images: Path | None, notes: Notes) -> None:
+    """Write the page and the plots, which need more than the base installation."""
+    from convmem.bench.report import tables
+
+    try:
+        from convmem.bench.report.page import page, trace_links
+        from convmem.bench.report.plots import every_figure
+    except ModuleNotFoundError as error:
+        if error.name not in DRAWING:
+            raise
+        raise InputError("The page and its plots need more packages: pip install 'convmem[bench]'.") from None
+    if out:
+        out.write_bytes(page(cells, results.manifest(), trace_links(results.directory, out)))
+        notes.say(f"{out}: {counted(len(cells), 'row')} of results.")
+    if images:
+        images.mkdir(parents=True, exist_ok=True)
+        drawn = list(every_figure(tables.studies(cells)))
+        for figure in drawn:
+            (images / f"{figure.file}.svg").write_bytes(figure.svg())
+            (images / f"{figure.file}.png").write_bytes(figure.png())
+        notes.say(f"{images}: {counted(len(drawn), 'plot')} as SVG and as PNG.")
 
 
 def _best_of_two(spec: str, notes: Notes) -> Keep:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -238,6 +239,20 @@ def studies(of: Iterable[Cell]) -> tuple[Study, ...]:
     for cell in of:
         groups.setdefault((cell.dataset, cell.model), []).append(cell)
     return tuple(Study(*key, tuple(group)) for key, group in groups.items())
+
+
+def with_several_models(of: Iterable[Study]) -> list[list[Study]]:
+    """The studies of each dataset that was read with more than one model."""
+    by_dataset: dict[str, list[Study]] = {}
+    for study in of:
+        if study.read:
+            by_dataset.setdefault(study.dataset, []).append(study)
+    return [group for group in by_dataset.values() if len(group) > 1]
+
+
+def shown(model: str) -> str:
+    """A model's identity with its hash, if it is one, cut to what tells models apart."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{8,}\b", r"\1…", model)
 
 
 def as_csv(summaries: Iterable[Mapping[str, Any]]) -> str:
