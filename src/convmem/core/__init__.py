@@ -33,6 +33,7 @@ from convmem.core.errors import (
     Malformed,
     ModelError,
     RateLimited,
+    Refused,
     Stopped,
     TimedOut,
     Transient,
@@ -59,6 +60,6 @@ __all__ = [
     "Completion", "ContextExceeded", "ConvMemError", "Coverage", "DeadlinePassed", "Done", "Downloading", "Event",
     "Evidence", "EvidenceFound", "FailedWindow", "Fatal", "Finish", "InputError", "LayerPlan", "LayerStarted",
     "Ledger", "Location", "Malformed", "Message", "Model", "ModelError", "Origin", "Piece", "Plan", "Planned",
-    "RateLimited", "Relevance", "ReplySlice", "Sampling", "Span", "Stopped", "SubAnswer", "TimedOut",
+    "RateLimited", "Refused", "Relevance", "ReplySlice", "Sampling", "Span", "Stopped", "SubAnswer", "TimedOut",
     "TokenLogprobs", "Tokenizer", "Totals", "Transient", "Truncation", "Usage", "Warned", "WindowRead", "union",
 ]  # fmt: skip

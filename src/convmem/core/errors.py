@@ -26,6 +26,10 @@ class Fatal(ModelError):
     """No call to this model can succeed (refused key, unknown model, nothing listening): the run ends."""
 
 
+class Refused(Fatal):
+    """The server refuses this call, and does not say that it is about all: where others are answered, one is lost."""
+
+
 class RateLimited(ModelError):
     """The server asks to wait; ``retry_after`` in seconds, None where it did not say how long."""
 

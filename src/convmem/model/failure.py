@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from convmem.core import ContextExceeded, Fatal, ModelError, RateLimited, Transient
+from convmem.core import ContextExceeded, Fatal, ModelError, RateLimited, Refused, Transient
 from convmem.model.transport import Answer
 
 _LONGEST_QUOTE = 300
@@ -38,8 +38,12 @@ def failure(answer: Answer, url: str) -> ModelError:
     if answer.status != 429 and (_TOO_LONG.search(said) or _TOO_LONG.search(tag)):
         return ContextExceeded(f"The call is longer than the model's context: {said}", _limit(error, said))
     match answer.status:
-        case 401 | 403:
+        case 401:
             return Fatal(f"The server at {url} refuses the key: {said} (CONVMEM_API_KEY sets it).")
+        case 402:
+            return Fatal(f"The account at {url} has no credit left: {said}")
+        case 403:  # of the key, or of a prompt that a firewall or a moderator dislikes
+            return Refused(f"The server at {url} forbids the call: {said} (CONVMEM_API_KEY sets the key.)")
         case 404:
             return Fatal(f"The server at {url} has no such model or path: {said}")
         case 413:
@@ -55,7 +59,7 @@ def failure(answer: Answer, url: str) -> ModelError:
         case 400 if "content" in tag:  # a content filter's verdict on one prompt says nothing about the next
             return Transient(f"The server at {url} refuses this prompt: {said}")
         case status:
-            return Fatal(f"The server at {url} refuses the call ({status}): {said}")
+            return Refused(f"The server at {url} refuses the call ({status}): {said}")
 
 
 def sentence(answer: Answer) -> str:

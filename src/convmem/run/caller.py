@@ -21,6 +21,7 @@ from convmem.core import (
     Fatal,
     Malformed,
     Model,
+    Refused,
     Sampling,
     TimedOut,
     Transient,
@@ -87,6 +88,8 @@ class Caller:
         self._texts = texts
         self._accounts = accounts
         self._answered = False
+        self._known = False
+        """The model has answered a call, in this run or in an earlier one."""
         self._given_up = 0
         self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._fatal: Fatal | None = None
@@ -158,6 +161,7 @@ class Caller:
         completion = self._cache.get(job.key)
         job.replayed = completion is not None
         if completion:
+            self._known = True
             self._accounts.replayed(call.role)
         return completion
 
@@ -179,10 +183,15 @@ class Caller:
                 self._fatal = Fatal(message)
                 raise self._fatal from error
             raise
+        except Refused as error:
+            if self._known:
+                raise CallFailed(str(error)) from error
+            self._fatal = error
+            raise
         except Fatal as error:
             self._fatal = error
             raise
-        self._answered = True
+        self._answered = self._known = True
         return completion
 
     async def _received(self, job: Job[T], call: Call, completion: Completion) -> Completion:
