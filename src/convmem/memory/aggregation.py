@@ -35,7 +35,7 @@ FRAME_TOKENS = 40
 """What a chat template, the tags around the passages and a server's own tokens may add to a prompt."""
 NUMBER_TOKENS = 6
 """What the number of a passage takes in a prompt."""
-MOST_SEARCHED = 200_000
+MOST_SEARCHED = 100_000
 """Characters that sentences are looked for in: a note that every window gave would have the whole document."""
 LEAST_SHARE = 0.5
 """Of the best passage's share of a claim: a passage that a reply names and that has less does not support it."""
@@ -199,7 +199,7 @@ def _within(inner: Span, outer: Span) -> bool:
 
 
 def _supporting(claim: str, passages: Sequence[Evidence], numbers: Sequence[int]) -> list[Evidence]:
-    """The passages to cite for a claim: those of ``numbers``, unless another one says far more of it.
+    """The passages to cite for a claim: those of ``numbers``, and the one that says most of it.
 
     Numbers that don't exist are ignored. A small model often names a passage that has nothing to do with its answer:
     one that shares less than `LEAST_SHARE` of the claim's terms that the best one shares is left out.
@@ -208,7 +208,7 @@ def _supporting(claim: str, passages: Sequence[Evidence], numbers: Sequence[int]
     best = max(range(len(passages)), key=shares.__getitem__)
     named = (n - 1 for n in dict.fromkeys(numbers) if 0 < n <= len(passages))
     used = [n for n in named if shares[n] >= LEAST_SHARE * shares[best]]
-    return [passages[n] for n in used or [best]]
+    return [passages[n] for n in dict.fromkeys([*used, best])]
 
 
 def _pairs(findings: Sequence[Finding]) -> str:
