@@ -67,10 +67,11 @@ def test_a_verbatim_quote_is_found(before, quote, after):
         ('"Then, "', "Then,"),
         ("...", None),
         ("(now) it rose…", None),
+        ("The peak is at .", "The peak is at ."),
     ],
 )
 def test_a_quote_keeps_the_punctuation_that_the_text_has(quote, place):
-    text = "Then, in May. It ended. It rose again"
+    text = "Then, in May. It ended. It rose again. The peak is at ."
     found = locate(quote, text)
     assert (text[slice(*found)] if found else None) == place
 

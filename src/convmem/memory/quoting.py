@@ -54,20 +54,28 @@ def locate(quote: str, text: str) -> tuple[int, int] | None:
     Outer punctuation that the text has too belongs to the place: a sentence keeps its full stop.
     """
     quote = quote.strip()
-    exact = " ".join(quote.strip(_OUTER).split())
-    if not exact:
+    core = quote.strip(_OUTER)
+    if not core.strip():
         return None
-    start = text.find(exact)
-    end = start + len(exact)
-    if start < 0:
-        flat, sought = "".join(_lower(text).split()), "".join(_lower(exact).split())
-        if (at := flat.find(sought)) < 0:
-            return None
-        places = [match.start() for match in re.finditer(r"\S", text)]
-        start, end = places[at], places[at + len(sought) - 1] + 1
+    if place := _find(quote, text):
+        return place
+    if not (place := _find(core, text)):
+        return None
+    start, end = place
     before, after = quote[: len(quote) - len(quote.lstrip(_OUTER))], quote[len(quote.rstrip(_OUTER)) :]
     start -= _shared(reversed(before), reversed(text[max(0, start - len(before)) : start]))
     return start, end + _shared(after, text[end : end + len(after)])
+
+
+def _find(quote: str, text: str) -> tuple[int, int] | None:
+    exact = " ".join(quote.split())
+    if (at := text.find(exact)) >= 0:
+        return at, at + len(exact)
+    flat, sought = "".join(_lower(text).split()), "".join(_lower(exact).split())
+    if (at := flat.find(sought)) < 0:
+        return None
+    places = [match.start() for match in re.finditer(r"\S", text)]
+    return places[at], places[at + len(sought) - 1] + 1
 
 
 def _shared(a: Iterable[str], b: Iterable[str]) -> int:
