@@ -10,7 +10,7 @@ from tests.support.simulated import built
 from convmem.bench import datasets
 from convmem.bench.contexts import Recipe, build
 from convmem.bench.pool import Pool
-from convmem.bench.simulation import knowledge_of
+from convmem.bench.simulation import focused, knowledge_of
 from convmem.document import Document
 from convmem.model.simulated import Knowledge
 
@@ -50,6 +50,24 @@ def test_without_hops_a_unit_that_shares_no_name_with_the_question_comes_later(t
     assert (first.sentences, first.answer, first.needs) == (("It was founded by Ida Venn.",), "Ida Venn", ())
     assert (later.sentences, later.needs) == (("Ida Venn was born in Brell.",), (0,))
     assert (first.part, later.part) == (1, 2)
+
+
+def test_paragraphs_are_narrowed_to_the_sentence_that_says_it(tmp_path: Path) -> None:
+    paragraphs = [
+        {"idx": 0, "title": "Ida Venn", "paragraph_text": "She drew. She was born in Brell. She died.",
+         "is_supporting": True},
+        {"idx": 2, "title": "Ost", "paragraph_text": "Ost is large. It was founded by one V. in May.",
+         "is_supporting": True},
+    ]  # fmt: skip
+    questions = datasets.read(write(tmp_path / "data.json", [musique(paragraphs=paragraphs)]))
+    benchmark = build(questions, Pool(()), Recipe((2,), 1), tokenizer=Words(), directory=tmp_path / "b", dataset="d",
+                      source={})  # fmt: skip
+    document = Document.from_text(benchmark.text(benchmark.cases[0]))
+    units = focused(benchmark.cases[0], document).support
+    assert {unit.hop: document.text(unit.span) for unit in units} == {
+        1: "Ost is large. It was founded by one V. in May.",
+        2: "She was born in Brell.",
+    }
 
 
 def test_a_comparison_needs_no_bridge(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from convmem.bench.contexts import Benchmark, Case
 from convmem.bench.entries import Entry
 from convmem.bench.metrics import Scores, score
 from convmem.bench.results import Key, Results, Row, Spent
-from convmem.bench.simulation import knowledge_of
+from convmem.bench.simulation import focused, knowledge_of
 from convmem.bench.stages import Follower, says_alike, says_marked
 from convmem.bench.statistics import FAILED
 from convmem.core import Answer, ConvMemError, Event, Fatal, InputError, Ledger, Model, Planned, Totals, Usage
@@ -89,9 +89,11 @@ class Runner:
         simulated = asyncio.run(self._real(begun, done))
         for task in simulated:
             assert isinstance(task.model, SimulatedReader)
-            reader = task.model.knowing(knowledge_of(task.case, self._document(task.case)))
+            document = self._document(task.case)
+            case = focused(task.case, document)
+            reader = task.model.knowing(knowledge_of(case, document))
             with closing(Cache.temporary()) as cache:
-                self._write(simulate(self._row(task, reader, cache)), done)
+                self._write(simulate(self._row(replace(task, case=case), reader, cache)), done)
 
     async def _real(self, begun: Callable[[int], None], done: Callable[[Row], None]) -> list[Task]:
         """Make the rows of real models, and return the tasks of simulated ones."""

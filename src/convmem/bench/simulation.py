@@ -3,12 +3,16 @@
 Knows cases and texts; knows no method. Where a dataset gives the hops, they are the sub-questions, and a hop needs
 those that it names. Where it gives none (HotpotQA, 2WikiMultiHopQA), each supporting document is one, and a unit that
 shares no name with the question needs the units that do (METHODS section 11, "Support").
+
+Where the dataset's unit is a paragraph, the reader needs the one sentence that names what the unit leads to, if there
+is such a sentence: otherwise short windows, which cut paragraphs, would be blamed for what no reader misses.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from convmem.bench.contexts import Case, PlacedUnit
 from convmem.document import Document
@@ -25,6 +29,27 @@ _NAMELESS = frozenset(
 )
 _LEAST = 3
 """Letters of a name."""
+
+
+def focused(case: Case, document: Document) -> Case:
+    """``case`` with paragraphs of support narrowed to the first sentence that names the answer of their hop.
+
+    Without hops, that is one which names the answer to the question or another supporting document.
+    """
+    return replace(case, support=tuple(_focused(unit, case, document) for unit in case.support))
+
+
+def _focused(unit: PlacedUnit, case: Case, document: Document) -> PlacedUnit:
+    if unit.kind != "paragraph":
+        return unit
+    if unit.hop is not None:
+        names = [case.hops[unit.hop - 1].answer]
+    else:
+        names = [*case.answers, *(_bare(other.title) for other in case.support if other.title != unit.title)]
+    for span in document.sentences(unit.span):
+        if any(name and name.casefold() in document.text(span).casefold() for name in names):
+            return replace(unit, span=span)
+    return unit
 
 
 def knowledge_of(case: Case, document: Document) -> Knowledge:
@@ -62,11 +87,16 @@ def _unordered(case: Case, documents: Sequence[int], sentences: Sequence[tuple[s
     words = [set(_WORD.findall(f"{u.title} {' '.join(text)}")) for u, text in zip(case.support, sentences, strict=True)]
     first = tuple(n for n, unit_words in enumerate(words) if asked & unit_words)
     later = [n for n in range(len(words)) if n not in first]
-    bridge = re.sub(r"\s*\(.*\)$", "", case.support[later[0]].title) if first and later else ""
+    bridge = _bare(case.support[later[0]].title) if first and later else ""
     return tuple(
         Fact(sentences[n], 1 + documents.index(unit.document), *(("", first) if n in later else (bridge, ())))
         for n, unit in enumerate(case.support)
     )
+
+
+def _bare(title: str) -> str:
+    """A title without what tells it from its namesakes."""
+    return re.sub(r"\s*\(.*\)$", "", title)
 
 
 def _names(text: str) -> set[str]:

@@ -26,6 +26,8 @@ _TAG = re.compile(r"^<([a-z_]+(?:-\d+)?)>$", re.MULTILINE)
 _ASKED = "problem"
 """The tag of a question that is set between tags."""
 _PASSAGE = re.compile(r"^\[(\d+)\] ", re.MULTILINE)
+_BREAK = re.compile(r"\n\[\d+\] ")
+"""Where a passage begins: a sentence that goes on behind it is read on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class Read:
             f"{call.role}\0{self.prompt}\0{call.seed}\0{call.sample}\0{call.attempt}".encode("utf-8", "surrogatepass"),
             digest_size=16,
         ).digest()
+        self._text = _BREAK.sub("", self.prompt)
         self._kept = math.exp(-behaviour.dilution * size / DILUTION_TOKENS)
 
     def draw(self, what: str, *, shared: bool = False) -> float:
@@ -169,7 +172,7 @@ class Read:
         """
         fact, behaviour = self.facts[n], self.behaviour
         chance = 0.0
-        if fact.stated(self.prompt):
+        if fact.stated(self._text):
             chance = behaviour.recall * (behaviour.blind if self.role in BLIND else 1.0)
         if fact.marker in self.prompt:
             chance = max(chance, behaviour.recall if behaviour.survival is None else behaviour.survival)
