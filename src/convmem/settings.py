@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from convmem.core import InputError
 from convmem.methods import Method, MethodConfig, method, methods
+from convmem.model import expand
 from convmem.run import RunSettings
 
 PREFIX = "CONVMEM_"
@@ -83,7 +84,7 @@ def names(kind: type[Method[Any]]) -> frozenset[str]:
 def config_file() -> Path:
     """Where the TOML file is: ``CONVMEM_CONFIG``, else ``convmem/config.toml`` in the user's configuration folder."""
     named = os.environ.get("CONVMEM_CONFIG")
-    return Path(named or "~/.config/convmem/config.toml").expanduser()
+    return expand(named or "~/.config/convmem/config.toml")
 
 
 def _file() -> dict[str, Any]:

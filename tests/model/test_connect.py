@@ -27,7 +27,18 @@ def test_local_and_files_are_embedded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["", "gpt-4", "ftp://host", "http://", "https:///v1", "http://host:port/v1", "./none.gguf", "sim:reader"]
+    "spec",
+    [
+        "",
+        "gpt-4",
+        "ftp://host",
+        "http://",
+        "https:///v1",
+        "http://host:port/v1",
+        "./none.gguf",
+        "~nobody-here/none.gguf",
+        "sim:reader",
+    ],
 )
 def test_anything_else_is_said_to_be_none(spec: str) -> None:
     with pytest.raises(InputError):

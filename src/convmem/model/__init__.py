@@ -5,7 +5,7 @@ from convmem.model.connect import connect
 from convmem.model.download import find as find_local
 from convmem.model.embedded import Embedded
 from convmem.model.endpoint import Endpoint
-from convmem.model.places import cache_directory
+from convmem.model.places import cache_directory, calls_file, expand
 from convmem.model.reply import read_json, repair_json
 from convmem.model.simulated import SimulatedReader
 
@@ -16,7 +16,9 @@ __all__ = [
     "Endpoint",
     "SimulatedReader",
     "cache_directory",
+    "calls_file",
     "connect",
+    "expand",
     "find_local",
     "read_json",
     "repair_json",

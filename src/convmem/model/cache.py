@@ -15,8 +15,8 @@ from typing import NamedTuple, Self
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from convmem.core import Call, Completion, ConvMemError
-from convmem.model.places import cache_directory
+from convmem.core import Call, Completion, ConvMemError, InputError
+from convmem.model.places import calls_file
 
 _SETTINGS = """
 PRAGMA journal_mode = WAL;
@@ -66,7 +66,11 @@ class Cache:
     @classmethod
     def shared(cls, warn: Callable[[str], None] = lambda _: None) -> Self:
         """The cache that all runs of this user share."""
-        return cls(cache_directory() / "calls.sqlite", warn=warn)
+        try:
+            return cls(calls_file(), warn=warn)
+        except InputError as error:
+            warn(f"Replies of this run are not kept: {error}")
+            return cls.temporary()
 
     @classmethod
     def temporary(cls) -> Self:

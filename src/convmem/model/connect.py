@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from convmem.core import InputError, Model, Tokenizer
 from convmem.model.download import Progress
 from convmem.model.embedded import DEFAULT_CONTEXT, Embedded
 from convmem.model.endpoint import DEFAULT_TIMEOUT, Endpoint
+from convmem.model.places import expand
 from convmem.model.simulated import Behaviour, SimulatedReader
 
 _FORMS = (
@@ -44,7 +44,7 @@ def connect(
             base_url, name or None, context=context, timeout=timeout or DEFAULT_TIMEOUT, tokenizer=tokenizer
         )
     if spec.lower().endswith(".gguf"):
-        path = Path(spec).expanduser()
+        path = expand(spec)
         if not path.is_file():
             raise InputError(f"There is no model file {spec}.")
         return Embedded(path, context=context or DEFAULT_CONTEXT)

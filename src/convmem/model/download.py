@@ -23,7 +23,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from convmem.core import Fatal, InputError
-from convmem.model.places import cache_directory
+from convmem.model.places import cache_directory, expand
 
 _REMEDY = "set CONVMEM_GGUF to a GGUF file, or name an endpoint with --model"
 _CHUNK = 1 << 20
@@ -64,7 +64,7 @@ def find(source: Wheels = QWEN_CODER) -> Path | None:
     Raises InputError where ``CONVMEM_GGUF`` names no file.
     """
     if chosen := os.environ.get("CONVMEM_GGUF"):
-        path = Path(chosen).expanduser()
+        path = expand(chosen)
         if not path.is_file():
             raise InputError(f"CONVMEM_GGUF names {path}, which is not a file: set it to a GGUF file, or unset it.")
         return path

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from convmem.core import Call, Completion, Fatal, Tokenizer
+from convmem.core import Call, Completion, Fatal, InputError, Tokenizer
 from convmem.model import download
 from convmem.model.download import Progress
 from convmem.model.endpoint import Endpoint
@@ -133,7 +133,10 @@ def _serve(path: Path, context: int, key: str) -> Any:
 
 def _hash(path: Path) -> str:
     """The first 16 digits of the file's SHA-256, remembered while its size and time of change stay the same."""
-    notes = cache_directory() / "hashes.json"
+    try:
+        notes = cache_directory() / "hashes.json"
+    except InputError:
+        return download.sha256(path)[:16]
     stat = path.stat()
     key = f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
     known: dict[str, str] = {}
