@@ -173,7 +173,7 @@ class Agent(Generic[S]):
             if self.state.finished:
                 break
         if self.state.unusable:
-            self.run.warn(f"{self.state.unusable:,} replies could not be read and left the memory as it was.")
+            self.run.warn(f"Replies that could not be read and left the memory as it was: {self.state.unusable:,}.")
 
     async def answer(self) -> Finding:
         """The answer from the memory alone; not found where nothing was read."""

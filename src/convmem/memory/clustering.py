@@ -1,6 +1,7 @@
 """Soft clusters of vectors: a Gaussian mixture in few dimensions, so that a vector may belong to several.
 
-As in RAPTOR, many vectors are parted into few large groups first, and each group into clusters. Knows vectors only.
+As in RAPTOR, many vectors are parted into few large groups first, and each group into clusters. A vector is in one
+group only, so that the number of clusters stays in proportion. Knows vectors only.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def soft_clusters(vectors: Vectors, size: int, threshold: float) -> list[Members
     """
     groups = [np.arange(len(vectors))]
     if len(vectors) > LOCAL:
-        groups = _mixture(vectors, math.ceil(len(vectors) / LOCAL), threshold)
+        groups = _mixture(vectors, math.ceil(len(vectors) / LOCAL), threshold=math.inf)
     found = [
         group[members]
         for group in groups

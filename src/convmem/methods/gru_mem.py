@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
-from convmem import prompts
 from convmem.core import Malformed, Piece, Tokenizer
 from convmem.memory.agent import Prompt, tagged
 from convmem.methods import memagent
@@ -34,6 +33,10 @@ class Config(memagent.Config):
 
     exit_gate: bool = True
     """Whether the exit gate e_t ends the reading; off, everything is read."""
+
+    @property
+    def beside(self) -> int:
+        return GATE_TOKENS
 
 
 class Gated(NamedTuple):
@@ -60,8 +63,7 @@ class GruMemPolicy(Overwriting[Memory]):
         return Memory(question=question)
 
     def prompt(self, state: Memory, section: str | Sequence[Piece]) -> Prompt:
-        variables = {**self.shown(state), "section": section, "words": self.words}
-        return Prompt(prompts.load("memorize_gated"), variables, self.config.memory_tokens + GATE_TOKENS)
+        return self.asking("memorize_gated", state, section)
 
     def parse(self, reply: str) -> Gated:
         check, candidate = _said(reply, "check"), tagged(reply, "update")
@@ -77,7 +79,7 @@ class GruMemPolicy(Overwriting[Memory]):
         return replace(state, finished=self.config.exit_gate and wanted.exit)
 
     def answer_prompt(self, state: Memory) -> Prompt:
-        return Prompt(prompts.load("memory_answer"), self.shown(state), self.config.answer_tokens)
+        return self.answering("memory_answer", state)
 
 
 def _said(reply: str, gate: str) -> str:

@@ -217,7 +217,7 @@ class MemAlpha(Method[Config]):
         agent = Agent(MemAlphaPolicy(config, run.tokenizer), question, run)
         await agent.read(sections)
         if agent.state.invalid:
-            run.warn(f"{agent.state.invalid:,} operations on the memory were invalid and ignored.")
+            run.warn(f"Operations on the memory that were invalid and ignored: {agent.state.invalid:,}.")
         return self.conclude(run, config, await agent.answer(), windows=len(sections))
 
     def plan(self, document: Document, facts: Facts, question: str = "") -> Plan:

@@ -48,12 +48,17 @@ class Config(MethodConfig):
     texts: ClassVar[int] = 2
     """How many memories a step's prompt and reply have room for."""
 
+    @property
+    def beside(self) -> int:
+        """What a step's reply has beside the memory, in tokens."""
+        return 0
+
     def fitted(self, context: int | None) -> Self:
         """What a context of so many tokens has room for: memories get at most half of it, the section what is left."""
         if context is None:
             return self
         memory = max(1, min(self.memory_tokens, context // (2 * self.texts)))
-        room = context - self.texts * memory - PROMPT_TOKENS
+        room = context - self.texts * memory - self.beside - PROMPT_TOKENS
         return self.model_copy(
             update={
                 "memory_tokens": memory,
@@ -92,10 +97,15 @@ class Overwriting(Policy[M], Generic[M]):
         """Question and memory, as every prompt has them."""
         return {"problem": state.question, "memory": state.memory or NO_MEMORY}
 
-    @property
-    def words(self) -> str:
-        """About as many words as the memory has tokens for."""
-        return str(max(1, self.config.memory_tokens * 3 // 4))
+    def asking(self, name: str, state: M, section: str | Sequence[Piece]) -> Prompt:
+        """The prompt of a step: question, memory and section in the template of that name."""
+        words = str(max(1, self.config.memory_tokens * 3 // 4))
+        variables = {**self.shown(state), "section": section, "words": words}
+        return Prompt(prompts.load(name), variables, self.config.memory_tokens + self.config.beside)
+
+    def answering(self, name: str, state: M) -> Prompt:
+        """The prompt of the answer."""
+        return Prompt(prompts.load(name), self.shown(state), self.config.answer_tokens)
 
 
 class MemAgentPolicy(Overwriting[Memory]):
@@ -105,8 +115,7 @@ class MemAgentPolicy(Overwriting[Memory]):
         return Memory(question=question)
 
     def prompt(self, state: Memory, section: str | Sequence[Piece]) -> Prompt:
-        variables = {**self.shown(state), "section": section, "words": self.words}
-        return Prompt(prompts.load("memorize"), variables, self.config.memory_tokens)
+        return self.asking("memorize", state, section)
 
     def parse(self, reply: str) -> str:
         if not reply.strip():
@@ -117,7 +126,7 @@ class MemAgentPolicy(Overwriting[Memory]):
         return self.overwritten(state, wanted)
 
     def answer_prompt(self, state: Memory) -> Prompt:
-        return Prompt(prompts.load("memory_answer"), self.shown(state), self.config.answer_tokens)
+        return self.answering("memory_answer", state)
 
 
 class MemAgent(Method[Config]):

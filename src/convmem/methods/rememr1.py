@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from convmem import prompts
 from convmem.core import Malformed, Piece, Tokenizer
 from convmem.memory.agent import Prompt, tagged
 from convmem.memory.lexical import best_match
@@ -44,6 +43,10 @@ class Config(memagent.Config):
     """Which earlier memories can be recalled: all, or only the last one that was overwritten."""
 
     texts: ClassVar[int] = 3
+
+    @property
+    def beside(self) -> int:
+        return self.query_tokens + TAG_TOKENS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +80,7 @@ class ReMemR1Policy(Overwriting[Recalling]):
         return Recalling(question=question)
 
     def prompt(self, state: Recalling, section: str | Sequence[Piece]) -> Prompt:
-        reply_tokens = self.config.memory_tokens + self.config.query_tokens + TAG_TOKENS
-        variables = {**self.shown(state), "section": section, "words": self.words}
-        return Prompt(prompts.load("memorize_recall"), variables, reply_tokens)
+        return self.asking("memorize_recall", state, section)
 
     def parse(self, reply: str) -> tuple[str, str]:
         """(m_t, q_t)."""
@@ -103,7 +104,7 @@ class ReMemR1Policy(Overwriting[Recalling]):
         return {**super().shown(state), "recalled_memory": state.recalled or NOTHING_RECALLED}
 
     def answer_prompt(self, state: Recalling) -> Prompt:
-        return Prompt(prompts.load("recall_answer"), self.shown(state), self.config.answer_tokens)
+        return self.answering("recall_answer", state)
 
 
 class ReMemR1(MemAgent):
