@@ -2,7 +2,7 @@
 
 import pytest
 
-from convmem.core import Completion
+from convmem.core import Usage
 from convmem.memory.extraction import extract
 from convmem.methods.memagent import NO_MEMORY, Config, MemAgentPolicy
 from tests.support.agents import QUESTION, lines, model, remembering, shown, solve
@@ -55,12 +55,8 @@ def test_an_over_long_memory_is_cut_to_its_limit_and_reported():
 
 
 def test_a_memory_that_the_server_cut_off_is_told():
-    def say(call):
-        return completion(call, "Ann kept", finish="length", read=9)
-
     def cut(call):
-        said = say(call)
-        return Completion(said.text, "length", said.usage.__class__(9, 0, call.sampling.max_tokens))
+        return completion(call, "Ann kept", finish="length", usage=Usage(9, 0, call.sampling.max_tokens))
 
     answer = solve("memagent", model(remembering(cut)), DOCUMENT, config=FOUR)
     assert any("cut off at its limit of 1,024 tokens" in warning for warning in answer.warnings)
