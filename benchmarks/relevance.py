@@ -16,6 +16,7 @@ import sys
 from itertools import product
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from convmem import prompts
 from convmem.core import Call, Sampling
@@ -40,12 +41,12 @@ async def log_odds(model: Embedded, text: str, question: str) -> float:
     return math.log(mass["yes"] / mass["no"])
 
 
-async def main(path: str, first: int = 0, count: int = 5) -> None:
+async def main(questions: list[dict[str, Any]]) -> None:
     model = Embedded(find_local() or fetch())
     await model.prepare()
     weight = Config.preset("lean").lexical_weight
     found: dict[str, list[float]] = {"model": [], "words": [], "both": []}
-    for asked in json.loads(Path(path).read_text("utf-8"))[first : first + count]:
+    for asked in questions:
         texts = [f"{title}\n{''.join(sentences)}" for title, sentences in asked["context"]]
         titles = {title for title, _ in asked["supporting_facts"]}
         support = [title in titles for title, _ in asked["context"]]
@@ -64,4 +65,6 @@ async def main(path: str, first: int = 0, count: int = 5) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:])))
+    file, first, count = (*sys.argv[1:], *("0", "5")[len(sys.argv) - 2 :])
+    asked = json.loads(Path(file).read_text("utf-8"))
+    asyncio.run(main(asked[int(first) : int(first) + int(count)]))
