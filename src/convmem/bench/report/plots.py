@@ -144,7 +144,7 @@ def _costs(study: Study) -> Figure:
         if cost
     ]
     base = alt.Chart()
-    y = alt.Y("cost:Q", title=None).scale(type="log").axis(format="~s", gridOpacity=0.5)
+    y = alt.Y("cost:Q", title=None).scale(type="log").axis(format="~s", tickCount=5, gridOpacity=0.5)
     layers = [
         base.mark_line(opacity=0.75).encode(_lengths(study), y, color=_colour(study)),
         _points(base, study).encode(_lengths(study), y),
@@ -166,7 +166,7 @@ def _frontier(study: Study) -> Figure:
         for cell in scored
     ]  # fmt: skip
     base = alt.Chart()
-    x = alt.X("tokens:Q", title="tokens of a question").scale(type="log", padding=12).axis(format="~s", grid=False)
+    x = alt.X("tokens:Q", title="tokens of a question").scale(type="log", padding=12).axis(format="~s", tickCount=3, grid=False)
     y = _score_axis("score", TITLES[metric])
     layers = [
         base.mark_line(interpolate="step-after", color="#888888", strokeDash=[4, 3]).encode(x, y)
@@ -326,7 +326,7 @@ def _figure(
 
 def _points(base: alt.Chart, study: Study) -> alt.Chart:
     shape = alt.Shape("method:N").scale(domain=list(study.methods))
-    points: alt.Chart = base.mark_point(filled=True, size=55, opacity=1).encode(color=_colour(study), shape=shape)
+    points: alt.Chart = base.mark_point(filled=True, size=70, opacity=1).encode(color=_colour(study), shape=shape)
     return points
 
 

@@ -112,7 +112,9 @@ class Cell:
 
     @property
     def document_tokens(self) -> float | None:
-        return _over_questions(self.rows, lambda row: float(row.document_tokens))
+        """The mean over questions, as the method's model counts them."""
+        read = [row for row in self.rows if row.status != "unavailable"]
+        return _over_questions(read, lambda row: float(row.document_tokens))
 
     @property
     def replayed(self) -> bool:
