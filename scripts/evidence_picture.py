@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 from playwright.sync_api import sync_playwright
 
-from convmem import Cache, Config, ConvMem, Document
-from convmem.cli import tracefile
+from convmem import Cache, Config, ConvMem, Document, write_trace
 from convmem.core import Answer, Call
 from convmem.memory.quoting import terms
 from convmem.model.simulated import Behaviour, SimulatedReader
@@ -115,7 +114,7 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         file = Path(folder) / "evidence.html"
-        tracefile.write(file, answer.trace, document, cache)
+        write_trace(file, answer.trace, document, cache=cache)
         path = os.environ.get("CONVMEM_CHROMIUM") or shutil.which("chromium")
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         for name, scheme in (("evidence-page.png", "light"), ("evidence-page-dark.png", "dark")):

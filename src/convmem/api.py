@@ -1,4 +1,4 @@
-"""The Python API: one function to ask, one to plan, and an answer as JSON.
+"""The Python API: one function to ask, one to plan, an answer as JSON, and a run as a page.
 
 Knows how settings, models and documents are brought together for a run; a method does the rest.
 """
@@ -6,8 +6,9 @@ Knows how settings, models and documents are brought together for a run; a metho
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, closing, suppress
+from contextlib import AsyncExitStack, closing, nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,9 @@ from convmem.document import Document, EstimateTokenizer, GgufTokenizer, JsonTok
 from convmem.methods.base import facts_of
 from convmem.model import Cache, Embedded, connect, find_local
 from convmem.prompts import roles
+from convmem.run import export
 from convmem.settings import General, Settings, resolve
+from convmem.trace import Trace, encode, to_html
 
 _DISCOVERY_SECONDS = 3.0
 
@@ -137,6 +140,35 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "layers": [asdict(layer) for layer in plan.layers],
         "assumptions": list(plan.assumptions),
     }
+
+
+def write_trace(path: str | Path, trace: Trace, document: Document, *, cache: Cache | None = None) -> None:
+    """Write the evidence page of a run (``.html``) or all of it as JSON (``.json``), whole or not at all.
+
+    ``trace`` is an answer's, or the one that the event ``Planned`` brings. ``cache`` has the run's replies; unset: the
+    user's. Raises InputError for another ending, and OSError where the file can't be written.
+    """
+    path = Path(path)
+    encoded = trace_format(path)
+    with nullcontext(cache) if cache else closing(Cache.shared()) as replies:
+        content = encoded(export(trace, document, replies))
+    partial_file = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial_file.write_bytes(content)
+        partial_file.replace(path)
+    finally:
+        partial_file.unlink(missing_ok=True)
+
+
+def trace_format(path: Path) -> Callable[[Mapping[str, Any]], bytes]:
+    """How an exported trace is written to ``path``. Raises InputError for an ending that stands for no format."""
+    match path.suffix.lower():
+        case ".html":
+            return to_html
+        case ".json":
+            return encode
+        case _:
+            raise InputError(f"A trace is written as .html or .json, and '{path}' is neither.")
 
 
 def _place(location: Location) -> dict[str, Any]:

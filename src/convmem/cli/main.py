@@ -9,9 +9,9 @@ import io
 import json
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -123,7 +123,6 @@ def ask(
     Exit code: 0 answered; 1 the run failed; 2 the command or its input is wrong; 130 interrupted.
     """
     from convmem import api
-    from convmem.cli import tracefile
     from convmem.cli.progress import Watch
     from convmem.cli.report import report
     from convmem.document import Document
@@ -134,7 +133,7 @@ def ask(
     if _exists(question):
         raise InputError(f"The last argument is the question, but '{question}' exists: put the question after it.")
     if trace:
-        tracefile.check(trace)
+        _check_writable(trace)
     settings = _settings(model, changes, method=method, preset=preset, budget=budget, seed=seed)
     notes = Notes(quiet)
     watch = Watch(notes)
@@ -150,8 +149,7 @@ def ask(
         raise typer.Exit(INTERRUPTED) from None
     finally:  # a run that failed is the one to look at
         if trace and watch.trace is not None:
-            with closing(store or Cache.shared()) as replies:
-                tracefile.write(trace, watch.trace, document, replies)
+            api.write_trace(trace, watch.trace, document, cache=store)
             notes.say(f"Wrote {trace}.", style="dim")
 
 
@@ -256,6 +254,20 @@ def _settings(models: Sequence[str] | None, changes: Sequence[str] | None, **opt
             )
     resolve(settings)
     return settings
+
+
+def _check_writable(trace: Path) -> None:
+    """Raise InputError where no trace can be written to the path, before anything is paid for."""
+    from convmem.api import trace_format
+
+    trace_format(trace)
+    if trace.is_dir():
+        raise InputError(f"'{trace}' is a directory; name a file for the trace.")
+    try:
+        with tempfile.TemporaryFile(dir=trace.parent):
+            pass
+    except OSError as error:
+        raise InputError(f"The trace can't be written to '{trace}': {error.strerror}.") from None
 
 
 def _is_question(text: str) -> bool:

@@ -55,7 +55,8 @@ def plan_table(plan: Plan) -> str:
         ("time", "not known for this model" if plan.seconds is None else f"about {duration(plan.seconds)}"),
     ]
     lines = [f"{name:<15}{value}" for name, value in rows]
-    return "\n".join([*lines, "", "Assumed:", *(f"- {assumption}" for assumption in plan.assumptions)])
+    assumed = ["", "Assumed:", *(f"- {assumption}" for assumption in plan.assumptions)]
+    return "\n".join([*lines, *(assumed if plan.assumptions else [])])
 
 
 def _where(location: Location) -> str:
