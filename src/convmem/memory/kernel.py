@@ -172,8 +172,8 @@ class JointKernel:
 class ScoreKernel:
     """Relevance alone, by Yes or No, one call a window for all sub-questions; h is the window's own text.
 
-    The call asks whether the window holds a fact for the question or any part of it: listing the sub-questions made a
-    small model judge worse (docs/performance.md).
+    The call asks whether the window holds a fact for the question or any part of it: a small model judges worse by a
+    list of sub-questions that it has made itself.
     """
 
     def __init__(self, run: Run, question: str, gains: Sequence[float], *, thresholds: Thresholds) -> None:
