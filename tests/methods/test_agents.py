@@ -201,11 +201,18 @@ def test_a_deadline_leaves_time_to_answer(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("said", [r"\boxed{not found}", "", Transient("no")])
+@pytest.mark.parametrize("said", [r"\boxed{not found}", ""])
 def test_a_memory_without_the_answer_gives_none(name, said):
     reader = model(remembering(reply(name, "It rained."), said))
     answer = solve(name, reader, DOCUMENT, config=SECTIONS, retries=0)
     assert answer.text == "not found" and not answer.citations
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_memory_that_cannot_be_asked_is_an_error_that_says_why(name):
+    reader = model(remembering(reply(name, "It rained."), Transient("the server is gone")))
+    with pytest.raises(ConvMemError, match="could not be answered.*the server is gone"):
+        solve(name, reader, DOCUMENT, config=SECTIONS, retries=0)
 
 
 @pytest.mark.parametrize("name", NAMES)
