@@ -16,7 +16,6 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TypeVar
 
-from convmem import prompts
 from convmem.bench.asking import Asking
 from convmem.bench.contexts import Benchmark, Case
 from convmem.bench.entries import Entry
@@ -30,9 +29,8 @@ from convmem.document import Document
 from convmem.memory.extraction import extract
 from convmem.methods.full_context import Unavailable
 from convmem.model import Cache, SimulatedReader
-from convmem.prompts import fence
-from convmem.run import simulate
-from convmem.trace import Node, Trace, to_html, to_json
+from convmem.run import export, simulate
+from convmem.trace import Node, Trace, to_html
 
 CLOSED_BOOK = "closed-book"
 """The label of answers without any context, which every real model gives too: what it knew, told from what it read."""
@@ -206,13 +204,7 @@ class Runner:
         name = f"traces/{hashlib.sha256('|'.join(map(str, row.key)).encode()).hexdigest()[:16]}.html"
         path = self.results.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
-
-        def reply(key: str) -> str | None:
-            completion = cache.get(key)
-            return completion.text if completion else None
-
-        templates = {node.template: prompts.load(node.role) for node in trace}
-        path.write_bytes(to_html(to_json(trace, document, replies=reply, templates=templates, fence=fence)))
+        path.write_bytes(to_html(export(trace, document, cache)))
         return replace(row, trace=name)
 
     def _blank(self, task: Task) -> Row:
