@@ -166,7 +166,8 @@ def _frontier(study: Study) -> Figure:
         for cell in scored
     ]  # fmt: skip
     base = alt.Chart()
-    x = alt.X("tokens:Q", title="tokens of a question").scale(type="log", padding=12).axis(format="~s", tickCount=3, grid=False)
+    x = alt.X("tokens:Q", title="tokens of a question").scale(type="log", padding=12)
+    x = x.axis(format="~s", tickCount=3, grid=False)
     y = _score_axis("score", TITLES[metric])
     layers = [
         base.mark_line(interpolate="step-after", color="#888888", strokeDash=[4, 3]).encode(x, y)
