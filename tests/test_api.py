@@ -207,3 +207,23 @@ def test_importing_loads_nothing_heavy():
     code = "import sys, convmem; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "pydantic", "aiohttp", "rich", "markitdown", "tokenizers"} & set(loaded)
+
+
+def test_a_trace_is_written_and_its_spans_index_the_texts_that_it_holds(home, server):
+    (home / "b.txt").write_text(TEXT.replace("Keeper", "Warden"), "utf-8")
+    document = Document.from_paths([home / "a.txt", home / "b.txt"])
+    answer = convmem.ask(document, "Was the keeper of lighthouse 9 called Warden9?", model=server.url, **SMALL)
+    convmem.write_trace(home / "trace.json", answer.trace, document)
+    trace = json.loads((home / "trace.json").read_text("utf-8"))
+    text = trace["joint"].join(source["text"] for source in trace["sources"])
+    cited = [text[slice(*citation["span"])] for citation in trace["answer"]["citations"]]
+    assert cited == [citation.quote for citation in answer.citations] and "Warden9" in cited[0]
+    assert set(trace["replies"]) == {node["key"] for node in trace["nodes"]}
+
+
+def test_a_trace_of_no_known_form_is_refused(home, server):
+    document = Document.from_text(TEXT)
+    answer = convmem.ask(document, QUESTION, model=server.url, **SMALL)
+    with pytest.raises(InputError, match="html"):
+        convmem.write_trace(home / "trace.pdf", answer.trace, document)
+    assert not (home / "trace.pdf").exists()

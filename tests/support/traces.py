@@ -39,10 +39,11 @@ class Text:
     """A document as the export wants it."""
 
     sources: Sequence[Source]
+    joint: str = "\n\n"
 
     @property
     def all(self) -> str:
-        return "".join(source.text for source in self.sources)
+        return self.joint.join(source.text for source in self.sources)
 
     def text(self, span: Span) -> str:
         return self.all[span.start : span.end]
@@ -134,7 +135,7 @@ def locate(document: Text, span: Span) -> Location:
             at, end = span.start - start, span.end - start
             page = None if source.pages is None else max(1, sum(p <= at for p in source.pages))
             return Location(source.name, at, end, source.text.count("\n", 0, at) + 1, page)
-        start += len(source.text)
+        start += len(source.text) + len(document.joint)
     raise ValueError("outside the document")
 
 

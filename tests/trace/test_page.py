@@ -369,6 +369,7 @@ def test_sources_and_pages_are_shown(show: Show) -> None:
     sources = [Source("minutes.pdf", FILLER[:60_000], pages), Source("letters.txt", FILLER[:20_000] + BELL)]
     page = show(read(Text(sources), "?", [("?", "!", [BELL])], "!", window=8_000, stride=8_000))
     assert page.locator("#text .source").all_text_contents() == ["minutes.pdf", "letters.txt"]
+    assert page.locator("mark").all_text_contents() == [BELL]
     assert page.locator(".block.page").evaluate_all("all => all.map((e) => e.getAttribute('data-at'))") == [
         f"p. {n}" for n in range(1, 21)
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ class Document:
     were skipped. Spans are in characters of the document. Raises InputError where there is no text.
     """
 
+    joint: ClassVar[str] = JOINT
     sources: tuple[Source, ...]
     warnings: tuple[str, ...] = ()
     _offsets: dict[str, NDArray[np.uint32]] = field(default_factory=dict, init=False, repr=False, compare=False)

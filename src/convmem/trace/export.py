@@ -10,9 +10,9 @@ The JSON object has these keys; offsets are in characters (Unicode code points):
     What was asked, and how.
 ``answer``
     The fields of ``convmem.Answer``, or null for a run that has not ended.
-``sources``
-    ``[{name, text, pages}]``. The document is their texts, one behind another; ``pages`` holds the character of the
-    source at which each page starts, or is null.
+``sources``, ``joint``
+    ``[{name, text, pages}]``. The document is their texts, one behind another, with ``joint`` between them; ``pages``
+    holds the character of the source at which each page starts, or is null.
 ``templates``
     By id, ``{system, user}``, where ``{{name}}`` stands for a variable and ``{{<name>}}`` for one that is fenced.
 ``nodes``
@@ -64,8 +64,10 @@ class Source(Protocol):
 
 
 class Document(Protocol):
-    """Sources, one behind another."""
+    """Sources, one behind another, with ``joint`` between them."""
 
+    @property
+    def joint(self) -> str: ...
     @property
     def sources(self) -> Sequence[Source]: ...
     def text(self, span: Span, /) -> str: ...
@@ -115,6 +117,7 @@ def to_json(
             {"name": s.name, "text": s.text, "pages": None if s.pages is None else [int(page) for page in s.pages]}
             for s in document.sources
         ],
+        "joint": document.joint,
         "templates": {id_: {"system": t.system, "user": t.user} for id_, t in used.items()},
         "nodes": nodes,
         "replies": texts,

@@ -15,7 +15,7 @@ function take(exported) {
   nodes = data.nodes;
   children = nodes.map(() => []);
   nodes.forEach((node, i) => node.parents.forEach((parent) => children[parent].push(i)));
-  text = data.sources.map((source) => source.text).join("");
+  text = data.sources.map((source) => source.text).join(data.joint);
   units = unitsOf(text);
   replyUnits = new Map();
 }

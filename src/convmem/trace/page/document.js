@@ -8,7 +8,7 @@ function cut() {
   const out = [];
   let base = 0;
   data.sources.forEach((source, index) => {
-    const end = base + source.text.length;
+    const end = Math.min(base + source.text.length + data.joint.length, text.length);
     const toUnits = source.pages ? unitsOf(source.text) : null;
     const pages = (source.pages || []).map((page) => base + toUnits(page));
     let at = base, line = 1, page = 0;
