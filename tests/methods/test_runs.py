@@ -138,14 +138,24 @@ def test_where_every_window_fails_the_run_does(roles):
         answer(model, TEXT, QUESTION, config=SMALL, retries=0)
 
 
-@pytest.mark.parametrize("role", ["decompose", "merge", "sub_answer", "answer"])
-def test_another_step_that_fails_is_warned_of_or_made_up_for(role):
+@pytest.mark.parametrize(
+    "role, preset",
+    [*((role, "paper") for role in ("decompose", "merge", "answer")), ("decompose", "lean"), ("direct", "lean")],
+)
+def test_another_step_that_fails_is_warned_of_or_made_up_for(role, preset):
     model = ScriptedModel(by_role(**{role: Transient("no")}))
-    made = answer(model, TEXT, QUESTION, config=SMALL, retries=0)
+    made = answer(model, TEXT, QUESTION, preset=preset, config={**SMALL, "one_call_tokens": 0}, retries=0)
     assert made.coverage.read_tokens == made.coverage.tokens
     if role != "merge":
         assert made.warnings
-    assert (ANSWERS[0] in made.text) == (role != "sub_answer")
+    assert ANSWERS[0] in made.text
+
+
+@pytest.mark.parametrize("preset", ["paper", "lean"])
+def test_a_question_that_could_not_be_asked_is_not_said_to_have_no_answer(preset):
+    model = ScriptedModel(by_role(sub_answer=Transient("no such luck"), direct=Transient("no such luck")))
+    with pytest.raises(ConvMemError, match="no such luck"):
+        answer(model, TEXT, QUESTION, preset=preset, config=SMALL, retries=0)
 
 
 @pytest.mark.parametrize("config", KERNELS, ids=ids)

@@ -30,7 +30,7 @@ from convmem.core import (
     WindowRead,
 )
 from convmem.document import Window, Windows, split
-from convmem.memory.aggregation import NOT_FOUND, Finding
+from convmem.memory.aggregation import NOT_FOUND, Finding, unanswered
 from convmem.memory.extraction import extract
 from convmem.memory.kernel import LEAST_WINDOW
 from convmem.memory.provenance import Provenance
@@ -184,8 +184,7 @@ class Agent(Generic[S]):
         try:
             reply = await self.run.call(self._ask(prompt, priority=(-1_000,), answering=True))
         except (CallFailed, ContextExceeded, Stopped) as failure:
-            self.run.warn(f"The question “{question}” could not be answered from the memory: {failure}")
-            return Finding(question, NOT_FOUND, False)
+            return unanswered(question, failure, self.run)
         text = extract(reply.text)
         if says_nothing(text):
             return Finding(question, NOT_FOUND, False, node=reply.node)

@@ -26,6 +26,7 @@ from convmem.core import (
 )
 from convmem.memory.convolution import Note, fit
 from convmem.memory.decomposition import SubQuestion
+from convmem.memory.passages import parted
 from convmem.memory.quoting import Overlap, says_nothing
 from convmem.model.reply import read_json, repair_json
 from convmem.run import Ask, Reply, Run
@@ -45,13 +46,17 @@ MOST_QUOTED = 2
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An answer with what supports it. ``found`` is False where the memory had nothing; ``node`` is its call."""
+    """An answer with what supports it. ``found`` is False where the memory had nothing; ``node`` is its call.
+
+    ``failure`` is why the memory could not be asked, where that is so: nothing is then known of what it has.
+    """
 
     question: str
     text: str
     found: bool
     citations: tuple[Citation, ...] = ()
     node: int | None = None
+    failure: str = ""
 
 
 async def answer_from(
@@ -61,7 +66,8 @@ async def answer_from(
     """The answer to a question from what was kept of the document (eq. 6).
 
     ``summaries`` is H, ``direct`` the residual buffer B in passages. What the model has no room for, or what goes
-    beyond ``most`` tokens of prompt, is left out and reported: B gives way before H, the least relevant first.
+    beyond ``most`` tokens of prompt, is left out and reported: B gives way before H, the least relevant first. Windows
+    that have no room whole are parted.
 
     ``window`` is what the call itself reads of the document, of which nothing may be left out: ContextExceeded and
     BudgetExhausted are then raised.
@@ -73,10 +79,15 @@ async def answer_from(
         room = sys.maxsize
     while True:
         kept, cut = fit(summaries, room, each=NUMBER_TOKENS)
+        if cut and len(finer := parted(summaries, run)) > len(summaries):
+            summaries = finer
+            continue
         more, cut_direct = fit(direct, room - numbered_tokens(kept), each=NUMBER_TOKENS)
         kept += more
         if not kept:
             _report(cut, cut_direct, run)
+            if cut or cut_direct:
+                return unanswered(question.text, "The model has no room for any of the passages that were found.", run)
             return Finding(question.text, NOT_FOUND, False)
         passages = [note.evidence for note in kept]
         try:
@@ -105,8 +116,7 @@ async def answer_from(
         except (CallFailed, Stopped) as failure:
             if window and isinstance(failure, BudgetExhausted):
                 raise
-            run.warn(f"The question “{question.text}” could not be answered: {failure}")
-            return Finding(question.text, NOT_FOUND, False)
+            return unanswered(question.text, failure, run)
     _report(cut, cut_direct, run)
     text, numbers = _said(reply)
     if not text:
@@ -119,7 +129,7 @@ async def combine(question: str, findings: Sequence[Finding], run: Run, *, reply
     """A from Q and the sub-answers (eq. 7); the citations are those of the findings that it rests on."""
     found = [finding for finding in findings if finding.found]
     if not found:
-        return Finding(question, NOT_FOUND, False)
+        return Finding(question, NOT_FOUND, False, failure=next((f.failure for f in findings if f.failure), ""))
     try:
         reply = await run.call(
             Ask(
@@ -143,6 +153,12 @@ async def combine(question: str, findings: Sequence[Finding], run: Run, *, reply
     used = [findings[n - 1] for n in numbers if 0 < n <= len(findings) and findings[n - 1].found] or found
     citations = tuple(dict.fromkeys(citation for finding in used for citation in finding.citations))
     return Finding(question, text, True, citations, reply.node)
+
+
+def unanswered(question: str, failure: object, run: Run) -> Finding:
+    """What is known where a memory could not be asked, of which the reader of the answer is told."""
+    run.warn(f"The question “{question}” could not be answered: {failure}")
+    return Finding(question, NOT_FOUND, False, failure=str(failure))
 
 
 def numbered(evidence: Sequence[Evidence]) -> tuple[Piece, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from convmem.core import Evidence, Relevance, Span, Tokenizer
 from convmem.document import Document, Window, split
@@ -24,6 +25,18 @@ def passages(document: Document, span: Span, tokenizer: Tokenizer, relevance: Re
         )
         for window in _halved(document, tokenizer, whole)
     ]
+
+
+def parted(notes: Sequence[Note], run: Run) -> list[Note]:
+    """The notes, those of the document's own text in passages of at most 200 tokens."""
+    found: list[Note] = []
+    for note in notes:
+        whole = note.evidence
+        parts = passages(run.document, whole.spans[0], run.tokenizer) if whole.origin == "raw" else [note]
+        for part in parts:
+            text = replace(whole, text=part.evidence.text, spans=part.evidence.spans, piece=part.evidence.piece)
+            found.append(replace(note, evidence=text, tokens=part.tokens))
+    return found
 
 
 def read_in(node: int, run: Run) -> None:

@@ -165,12 +165,14 @@ class Method(ABC, Generic[C]):
     ) -> Answer:
         """The answer of a run: ``final`` with its citations, the sub-answers, and what the run knows of itself.
 
-        Raises ConvMemError where nothing of the document was read.
+        Raises ConvMemError where nothing of the document was read, or what was read could not be asked.
         """
-        run.emit(BestAnswer(final.text))
         coverage = run.coverage(windows)
         if not coverage.read_tokens:
             raise ConvMemError(_nothing_read(coverage, run))
+        if final.failure:
+            raise ConvMemError(f"The question could not be answered from what was read: {final.failure}")
+        run.emit(BestAnswer(final.text))
         return Answer(
             text=final.text if final.found else NOT_FOUND,
             citations=final.citations,

@@ -105,6 +105,9 @@ class ConvMem(Method[Config]):
             answer = await combine(question, findings, run, reply_tokens=config.answer_tokens)
         else:
             answer = await self._answer(joined(memories), SubQuestion("", question), config, run, most, role="direct")
+            if answer.failure and (found := [finding for finding in findings if finding.found]):
+                run.warn("The first sub-answer is given instead.")
+                answer = found[0]
         return self.conclude(run, config, answer, findings, windows=len(windows))
 
     async def _channels(self, question: str, config: Settled, run: Run) -> Sequence[SubQuestion]:
