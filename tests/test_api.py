@@ -5,12 +5,12 @@ import sys
 import threading
 
 import pytest
-from tests.support.reader import read
-from tests.support.server import Answer, ScriptedServer
 
 import convmem
 from convmem import Document, InputError
 from convmem.core import CallStarted, Done, Planned
+from tests.support.reader import read
+from tests.support.server import Answer, ScriptedServer
 
 TEXT = "\n\n".join(f"Chapter {n}. The keeper of lighthouse {n} was called Keeper{n}." for n in range(1, 61))
 QUESTION = "What was the keeper of lighthouse 7 called?"

@@ -35,7 +35,7 @@ class Block(NamedTuple):
 
 
 def pages() -> list[Path]:
-    return sorted(page for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")] if page.exists() and blocks(page))
+    return sorted(page for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")] if blocks(page))
 
 
 def blocks(page: Path) -> list[Block]:

@@ -1,7 +1,7 @@
 """HTTP to a model's server: bytes out, an answer or a core error back. Knows nothing of chat.
 
-``aiohttp`` and not an API client: with prompts of 8,000 tokens a request takes a sixth of the CPU time that it takes
-through ``openai`` (``docs/performance.md``), and none of what that adds is used here.
+``aiohttp`` and not an API client: with prompts of 8,000 tokens a request takes about an eighth of the CPU time that
+it takes through ``openai`` (``docs/performance.md``), and none of what that adds is used here.
 """
 
 from __future__ import annotations
