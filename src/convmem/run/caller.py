@@ -97,13 +97,16 @@ class Caller:
     async def answer(self, job: Job[T]) -> Reply[T]:
         """Ask until a reply can be read, then repair the last one. Raises what ``Run.call`` raises."""
         completion: Completion | None = None
+        answered: str | None = None
         for attempt in range(self._settings.retries + 1):
             try:
                 completion = await self._attempt(job, attempt)
             except BudgetExhausted:
                 if completion is None:
                     raise
+                job.key = answered
                 break
+            answered = job.key
             try:
                 return _reply(job, completion, _read(job.ask, completion))
             except Malformed:
