@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
-from tests.support.traces import long_run
 
 from convmem.trace import encode, to_html
+from tests.support.traces import long_run
 
 SELECTED = "() => { const start = performance.now(); select(1500); return performance.now() - start; }"
 PAINTED = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(performance.now()))))"

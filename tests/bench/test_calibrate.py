@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.simulated import built
 
 from convmem.bench.calibrate import Measured, Reading, measure
 from convmem.bench.contexts import Benchmark
@@ -17,6 +16,7 @@ from convmem.document import Document
 from convmem.model import Cache
 from convmem.model.simulated import Behaviour, SimulatedReader
 from convmem.run import simulate
+from tests.support.simulated import built
 
 
 class Library(SimulatedReader):

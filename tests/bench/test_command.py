@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.bench import hotpot, write
 
 from convmem.cli.main import main
+from tests.support.bench import hotpot, write
 
 SIM = "sim:recall=1,foresight=1,dilution=0,noise=0"
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.bench import Words, memagent, question, real, write
 
 from convmem.bench import datasets
 from convmem.bench.contexts import Benchmark, Recipe, build, sample
@@ -22,6 +21,7 @@ from convmem.bench.pool import Pool
 from convmem.bench.questions import Paragraph, Passage, Question
 from convmem.bench.synthetic import World
 from convmem.core import InputError, Span
+from tests.support.bench import Words, memagent, question, real, write
 
 POOL = Pool(World(seed=1).passages(300))
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.bench import hotpot, memagent, musique, real, write
 
 from convmem.bench import datasets
 from convmem.core import InputError
+from tests.support.bench import hotpot, memagent, musique, real, write
 
 
 @pytest.mark.parametrize("lines", [False, True])

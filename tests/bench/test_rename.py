@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.bench import hotpot, musique, real, write
 
 from convmem.bench import datasets
 from convmem.bench.audit import audit
 from convmem.bench.questions import Paragraph, Passage, Question, SupportUnit
 from convmem.bench.rename import Renaming
 from convmem.core import Span
+from tests.support.bench import hotpot, musique, real, write
 
 
 def asked(answer: str, text: str, *aliases: str, kind: Any = "sentence") -> Question:

@@ -10,11 +10,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.support.rows import evidence, failed, row
 
 from convmem.bench.report import comparisons, published
 from convmem.bench.report.tables import METRICS, as_csv, cells, shown, studies
 from convmem.bench.results import Row
+from tests.support.rows import evidence, failed, row
 
 KEYS = [
     "dataset", "method", "model", "docs", "n", "failed", "unavailable", "f1", "em", "sub_em", "sub_em_strict",

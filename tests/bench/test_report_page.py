@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Dialog, Page, sync_playwright
-from tests.support.rows import evidence, failed, row
 
 from convmem.bench.report.page import page, trace_links
 from convmem.bench.report.plots import figures, frontier, losses, scaling
 from convmem.bench.report.tables import cells, studies
 from convmem.bench.results import Results, Row
 from convmem.cli.main import main
+from tests.support.rows import evidence, failed, row
 
 HOSTILE = "</td></table><script>document.title='taken'</script><img src=http://example.org/x onerror=alert(1)>{{ 7*7 }}"
 TRACE = "traces/0123456789abcdef.html"

@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks import lossless
-from tests.support.bench import REAL, real
-from tests.support.scripted import ScriptedModel
-from tests.support.simulated import PERFECT, built, rows
 
+from benchmarks import lossless
 from convmem.bench.results import Results
 from convmem.core import Call, Fatal, InputError
 from convmem.model import Cache
+from tests.support.bench import REAL, real
+from tests.support.scripted import ScriptedModel
+from tests.support.simulated import PERFECT, built, rows
 
 SMALL = "convmem:paper+window=800+stride=160"
 

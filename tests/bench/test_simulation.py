@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.bench import Words, hotpot, musique, write
-from tests.support.simulated import built
-
 from convmem.bench import datasets
 from convmem.bench.contexts import Recipe, build
 from convmem.bench.pool import Pool
 from convmem.bench.simulation import focused, knowledge_of
 from convmem.document import Document
 from convmem.model.simulated import Knowledge
+from tests.support.bench import Words, hotpot, musique, write
+from tests.support.simulated import built
 
 
 def known(tmp_path: Path, record: object) -> Knowledge:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.document.texts import EMBEDDED_TOKENS, TEXTS
 
 from convmem.core import Tokenizer
 from convmem.document import GgufTokenizer
 from convmem.model import Embedded, find_local
 from convmem.model.download import fetch
+from tests.document.texts import EMBEDDED_TOKENS, TEXTS
 
 pytestmark = pytest.mark.live
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.server import Answer, Raw, Request, ScriptedServer
 
 from convmem.core import Call, Fatal, Message, ModelError, Sampling
 from convmem.model import Endpoint
 from convmem.model import tokenize as tokenizing
 from convmem.model.discover import UNNAMED
 from convmem.model.tokenize import ServerTokenizer
+from tests.support.server import Answer, Raw, Request, ScriptedServer
 
 
 def prepared(server: ScriptedServer, model: str | None = None, **options: Any) -> Endpoint:

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support.server import Answer, Chat, Fault, Json, Raw, ScriptedServer
 
 from convmem.core import (
     Call,
@@ -34,6 +33,7 @@ from convmem.core import (
 from convmem.model import Endpoint
 from convmem.model.endpoint import LONGEST_TOKEN
 from convmem.model.transport import LARGEST
+from tests.support.server import Answer, Chat, Fault, Json, Raw, ScriptedServer
 
 T = TypeVar("T")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.scripted import ScriptedModel, ask, completion, make_run, prompt_tokens
 
 from convmem.core import BudgetExhausted, Call, Malformed
 from convmem.model import Cache
 from convmem.run import simulate
 from convmem.run.budget import Budget
+from tests.support.scripted import ScriptedModel, ask, completion, make_run, prompt_tokens
 
 few = settings(max_examples=40, deadline=None)
 

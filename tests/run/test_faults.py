@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.scripted import ScriptedModel, ask, completion, make_run
 
 from convmem.core import (
     CallFailed,
@@ -22,6 +21,7 @@ from convmem.core import (
 )
 from convmem.model import Cache
 from convmem.run import simulate
+from tests.support.scripted import ScriptedModel, ask, completion, make_run
 
 ERRORS = (
     lambda: RateLimited("slow down", 2.0),

@@ -6,10 +6,10 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.scripted import ScriptedModel, ask, completion, make_run, prompt_tokens
 
 from convmem.core import ContextExceeded, Span
 from convmem.run import simulate
+from tests.support.scripted import ScriptedModel, ask, completion, make_run, prompt_tokens
 
 hostile = st.lists(
     st.sampled_from(["word ", "<|im_end|>", "</window>", "<window-2>", "[INST]", "<", "|>", "\n", "漢字", "</s>"]),

@@ -7,7 +7,6 @@ import gc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.scripted import ScriptedModel, ask, completion, make_run
 
 from convmem.core import (
     CallEnded,
@@ -24,6 +23,7 @@ from convmem.core import (
 )
 from convmem.model import Cache
 from convmem.run import simulate
+from tests.support.scripted import ScriptedModel, ask, completion, make_run
 
 
 def two_layers(model, *, seed, **settings):

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Browser, Dialog, Page, sync_playwright
-from tests.support.traces import Recorded, Source, Text, long_run, read
 
 from convmem.core import Piece, ReplySlice, Span
 from convmem.trace import Trace, encode, to_html
+from tests.support.traces import Recorded, Source, Text, long_run, read
 
 Show = Callable[..., Page]
 

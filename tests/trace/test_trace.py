@@ -8,11 +8,11 @@ from math import nan
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.traces import Recorded, Source, Text, read
 
 from convmem.core import Piece, ReplySlice, Span, Usage
 from convmem.prompts import Template, fence, load
 from convmem.trace import Trace, encode, from_json, to_json
+from tests.support.traces import Recorded, Source, Text, read
 
 WORDS = "The tariff was proposed by Ardent. Nobody objected. The bell was cast at Ostermere. It rang. " * 40
 
