@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 from anyio.from_thread import start_blocking_portal
 
-from convmem.core import Answer, Downloading, Event, InputError, Location, Model, ModelError, Plan, Tokenizer
+from convmem.core import Answer, Downloading, Event, InputError, Location, Model, ModelError, Plan, Tokenizer, in_thread
 from convmem.document import Document, EstimateTokenizer, GgufTokenizer, JsonTokenizer, UnknownVocabulary
 from convmem.methods.base import facts_of
-from convmem.model import Cache, Embedded, connect, find_local
+from convmem.model import Cache, Embedded, connect, expand, find_local
 from convmem.prompts import roles
 from convmem.run import export
 from convmem.settings import General, Settings, resolve
@@ -273,7 +273,7 @@ async def _plan(settings: Settings, document: Document, question: str, model: st
                 await connected.prepare()
     facts = facts_of(connected, connected.tokenizer or vocabulary or EstimateTokenizer(), settings.run)
     try:
-        return await asyncio.to_thread(settings.method.plan, document, facts, question)
+        return await in_thread(settings.method.plan, document, facts, question)
     finally:
         if connected is not model:
             await connected.close()
@@ -281,9 +281,9 @@ async def _plan(settings: Settings, document: Document, question: str, model: st
 
 def _vocabulary(spec: str | Model) -> Tokenizer | None:
     """What a model file that is here already counts by; None where it is not here, or is a model that was given."""
-    path = find_local() if spec == "local" else Path(spec) if isinstance(spec, str) else None
+    path = find_local() if spec == "local" else expand(spec) if isinstance(spec, str) else None
     with suppress(UnknownVocabulary):
-        return GgufTokenizer(path.expanduser()) if path else None
+        return GgufTokenizer(path) if path else None
     return None
 
 

@@ -20,12 +20,14 @@ from convmem.model.tokenize import ServerTokenizer
 from tests.support.server import Answer, Raw, Request, ScriptedServer
 
 
-def prepared(server: ScriptedServer, model: str | None = None, **options: Any) -> Endpoint:
+def prepared(server: ScriptedServer, model: str | None = None, ask: Call | None = None, **options: Any) -> Endpoint:
     async def run() -> Endpoint:
         endpoint = Endpoint(server.url, model, **options)
         try:
             await endpoint.prepare()
             await endpoint.prepare()
+            if ask:
+                await endpoint.complete(ask)
         finally:
             await endpoint.close()
         return endpoint
@@ -236,7 +238,7 @@ def test_the_key_is_not_taken_elsewhere(status: int) -> None:
             with pytest.raises(ModelError):
                 ServerTokenizer(server.url.removesuffix("/v1") + "/tokenize", "m", "vllm", {}).count("text")
             with pytest.raises(ModelError):
-                asyncio.run(Endpoint(server.url, "m").complete(Call("", (Message("user", "?"),), Sampling(1))))
+                prepared(server, "m", ask=Call("", (Message("user", "?"),), Sampling(1)))
         assert other.seen == []
 
 

@@ -54,6 +54,7 @@ from convmem.core.events import (
 from convmem.core.evidence import Evidence, Origin, Piece, Relevance, ReplySlice
 from convmem.core.plan import LayerPlan, Plan
 from convmem.core.span import Span, union
+from convmem.core.threads import checkpoint, in_thread
 
 __all__ = [
     "Answer", "BestAnswer", "BudgetExhausted", "Call", "CallEnded", "CallFailed", "CallStarted", "Citation",
@@ -61,5 +62,6 @@ __all__ = [
     "Evidence", "EvidenceFound", "FailedWindow", "Fatal", "Finish", "InputError", "LayerPlan", "LayerStarted",
     "Ledger", "Location", "Malformed", "Message", "Model", "ModelError", "Origin", "Piece", "Plan", "Planned",
     "RateLimited", "Refused", "Relevance", "ReplySlice", "Sampling", "Span", "Stopped", "SubAnswer", "TimedOut",
-    "TokenLogprobs", "Tokenizer", "Totals", "Transient", "Truncation", "Usage", "Warned", "WindowRead", "union",
+    "TokenLogprobs", "Tokenizer", "Totals", "Transient", "Truncation", "Usage", "Warned", "WindowRead", "checkpoint",
+    "in_thread", "union",
 ]  # fmt: skip

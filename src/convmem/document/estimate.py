@@ -11,6 +11,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from convmem.core import checkpoint
+
 _AT_ONCE = 1 << 20
 
 (
@@ -81,7 +83,10 @@ class EstimateTokenizer:
 
     def offsets(self, text: str) -> NDArray[np.uint32]:
         """The character at which each estimated token starts, as ``core.Tokenizer`` says."""
-        parts = [_starts(text[at : at + _AT_ONCE]) + np.uint32(at) for at in range(0, len(text), _AT_ONCE)]
+        parts: list[NDArray[np.uint32]] = []
+        for at in range(0, len(text), _AT_ONCE):
+            checkpoint()
+            parts.append(_starts(text[at : at + _AT_ONCE]) + np.uint32(at))
         return np.concatenate(parts) if parts else np.zeros(0, np.uint32)
 
 

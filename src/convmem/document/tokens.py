@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
-from convmem.core import ConvMemError, InputError
+from convmem.core import ConvMemError, InputError, checkpoint
 from convmem.document.encoding import replace_surrogates
 from convmem.document.gguf import GgufError, read_metadata
 
@@ -147,6 +147,7 @@ class GgufTokenizer(VocabularyTokenizer):
 def _batches(text: str) -> Iterator[list[str]]:
     pieces = map(replace_surrogates, cut_at_seams(text, _PIECE))
     while batch := list(islice(pieces, _BATCH)):
+        checkpoint()
         yield batch
 
 

@@ -6,7 +6,6 @@ no document and no model, so that a trainer can drive it step by step. An `Agent
 
 from __future__ import annotations
 
-import asyncio
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ from convmem.core import (
     Stopped,
     Tokenizer,
     WindowRead,
+    in_thread,
 )
 from convmem.document import Window, Windows, split
 from convmem.memory.aggregation import NOT_FOUND, Finding, unanswered
@@ -231,7 +231,7 @@ class Agent(Generic[S]):
     async def _off_loop(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What one of the policy's functions gives; in a thread, where counting asks a server."""
         if self.policy.tokenizer.remote:
-            return await asyncio.to_thread(function, *args, **kwargs)
+            return await in_thread(function, *args, **kwargs)
         return function(*args, **kwargs)
 
     def _ask(self, prompt: Prompt, **more: Any) -> Ask[Any]:

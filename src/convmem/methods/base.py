@@ -6,7 +6,6 @@ A method file holds one published system and reads like its paper's pseudocode. 
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -28,6 +27,7 @@ from convmem.core import (
     Planned,
     SubAnswer,
     Tokenizer,
+    in_thread,
 )
 from convmem.document import Document, EstimateTokenizer
 from convmem.memory.aggregation import NOT_FOUND, Finding
@@ -128,7 +128,7 @@ class Method(ABC, Generic[C]):
         for each in {id(each): each for each in models.values()}.values():
             await each.prepare()
         counter = tokenizer or models[""].tokenizer or EstimateTokenizer()
-        await asyncio.to_thread(document.token_offsets, counter)
+        await in_thread(document.token_offsets, counter)
         trace = Trace(
             question, method=self.name, config=self.config.model_dump(), model=models[""].identity, seed=settings.seed
         )

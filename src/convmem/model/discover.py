@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from convmem.core import Fatal, ModelError, Tokenizer
+from convmem.core import Fatal, ModelError, Tokenizer, in_thread
 from convmem.model.failure import failure
 from convmem.model.tokenize import ServerTokenizer
 from convmem.model.transport import Answer, Transport
@@ -90,7 +90,7 @@ async def _get(transport: Transport, path: str, *, beside: bool = False) -> Answ
 
 async def _working(tokenizer: ServerTokenizer) -> ServerTokenizer | None:
     try:
-        await asyncio.to_thread(tokenizer.check)
+        await in_thread(tokenizer.check)
     except ModelError:
         return None
     return tokenizer

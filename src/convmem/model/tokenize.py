@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 import numpy as np
 from numpy.typing import NDArray
 
-from convmem.core import ModelError, Transient
+from convmem.core import ModelError, Transient, checkpoint
 from convmem.model.transport import LARGEST, sound
 
 LONGEST_REQUEST = 65_536
@@ -108,6 +108,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 def _parts(text: str) -> Iterator[str]:
     start = 0
     while len(text) - start > LONGEST_REQUEST:
+        checkpoint()
         end = start + LONGEST_REQUEST
         cut = text.rfind(" ", start + 1, end)
         while cut > 0 and (text[cut - 1].isspace() or text[cut + 1].isspace()):

@@ -5,14 +5,13 @@ Knows the document, the stored replies and a tokenizer; keeps no text beyond sho
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from convmem.core import CallFailed, Message, Piece, Span, Tokenizer
+from convmem.core import CallFailed, Message, Piece, Span, Tokenizer, in_thread
 from convmem.document import Document
 from convmem.model import Cache
 from convmem.prompts import Template, neutralize
@@ -100,7 +99,7 @@ class Meter:
     async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """In a thread, where counting asks a server."""
         if self._tokenizer.remote:
-            return await asyncio.to_thread(function, *args, **kwargs)
+            return await in_thread(function, *args, **kwargs)
         return function(*args, **kwargs)
 
     def _parts(self, value: str | Sequence[Piece]) -> tuple[str, list[Span]]:
