@@ -231,7 +231,7 @@ def report(
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Say what came of a run: scores, costs, and where the evidence was lost.
+    """Show scores, costs, and where the evidence was lost.
 
     A failed question counts as wrong; an unavailable one is left out of the means.
     """
