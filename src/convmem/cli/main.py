@@ -12,6 +12,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -133,24 +134,25 @@ def ask(
     if _exists(question):
         raise InputError(f"The last argument is the question, but '{question}' exists: put the question after it.")
     if trace:
-        _check_writable(trace)
+        _check_writable(trace, files)
     settings = _settings(model, changes, method=method, preset=preset, budget=budget, seed=seed)
     notes = Notes(quiet)
     watch = Watch(notes)
-    store = Cache.temporary() if no_cache else None
     document = Document.from_paths(files)
-    try:
-        with watch:
-            answer = api.ask(document, question, on_event=watch, cache=store or True, **settings)
-        put(json.dumps(api.answer_json(answer), indent=2) if as_json else answer.text)
-        report(answer, notes)
-    except KeyboardInterrupt:
-        notes.say("Stopped." if no_cache else "Stopped. Finished calls are stored; run the same command to resume.")
-        raise typer.Exit(INTERRUPTED) from None
-    finally:  # a run that failed is the one to look at
-        if trace and watch.trace is not None:
-            api.write_trace(trace, watch.trace, document, cache=store)
-            notes.say(f"Wrote {trace}.", style="dim")
+    with closing(Cache.temporary() if no_cache else Cache.shared()) as store:
+        try:
+            with watch:
+                answer = api.ask(document, question, on_event=watch, cache=store, **settings)
+            put(json.dumps(api.answer_json(answer), indent=2) if as_json else answer.text)
+            report(answer, notes)
+        except KeyboardInterrupt:
+            kept = "" if no_cache or store.troubles else " Finished calls are stored; run the same command to resume."
+            notes.say(f"Stopped.{kept}")
+            raise typer.Exit(INTERRUPTED) from None
+        finally:  # a run that failed is the one to look at
+            if trace and watch.trace is not None:
+                api.write_trace(trace, watch.trace, document, cache=store)
+                notes.say(f"Wrote {trace}.", style="dim")
 
 
 @app.command()
@@ -212,9 +214,9 @@ def list_models(as_json: JsonOption = False) -> None:
 @cache_app.command()
 def info(as_json: JsonOption = False) -> None:
     """Say where the stored replies are, and how many."""
-    from convmem.model import Cache
+    from convmem.model import Cache, calls_file
 
-    held = Cache.shared().info()
+    held = Cache(calls_file()).info()
     words = f"{held.path}: {counted(held.entries, 'reply', 'replies')}, {held.bytes / 1e6:.1f} MB"
     put(json.dumps({**held._asdict(), "path": str(held.path)}, indent=2) if as_json else words)
 
@@ -222,9 +224,9 @@ def info(as_json: JsonOption = False) -> None:
 @cache_app.command()
 def clear() -> None:
     """Forget every stored reply."""
-    from convmem.model import Cache
+    from convmem.model import Cache, calls_file
 
-    store = Cache.shared()
+    store = Cache(calls_file())
     entries = store.info().entries
     store.clear()
     put(f"Forgot {counted(entries, 'reply', 'replies')}.")
@@ -256,13 +258,15 @@ def _settings(models: Sequence[str] | None, changes: Sequence[str] | None, **opt
     return settings
 
 
-def _check_writable(trace: Path) -> None:
+def _check_writable(trace: Path, files: Sequence[str]) -> None:
     """Raise InputError where no trace can be written to the path, before anything is paid for."""
     from convmem.api import trace_format
 
     trace_format(trace)
     if trace.is_dir():
         raise InputError(f"'{trace}' is a directory; name a file for the trace.")
+    if trace.exists() and any(_exists(file) and trace.samefile(file) for file in files):
+        raise InputError(f"The trace would take the place of '{trace}', which is asked about; name another file.")
     try:
         with tempfile.TemporaryFile(dir=trace.parent):
             pass
@@ -306,6 +310,7 @@ def _explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, ConvMemError):
         return str(error), error.exit_code
     if isinstance(error, OSError):
-        return f"{error}.", ConvMemError.exit_code
+        place = f" ({error.filename})" if error.filename else ""
+        return f"{error.strerror or error}{place}.", ConvMemError.exit_code
     said = f"{type(error).__name__}: {error}".rstrip(".")
     return f"Something went wrong that should not ({said}); --debug shows where.", ConvMemError.exit_code

@@ -5,16 +5,18 @@ Listens to events and knows nothing else of the run.
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 from typing import Self
 
 from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.spinner import Spinner
 from rich.text import Text
 
 from convmem.cli.report import plan_line
-from convmem.cli.terminal import Notes, counted, one_line, tokens
+from convmem.cli.terminal import Notes, counted, duration, one_line, tokens
 from convmem.core import BestAnswer, CallEnded, CallStarted, Downloading, Event, EvidenceFound, LayerStarted, Planned
 from convmem.trace import Trace
 
@@ -37,6 +39,7 @@ class Watch:
         self.evidence = self.spent = 0
         self.in_flight: set[int] = set()
         self.best = ""
+        self.started = time.monotonic()
         self.trace: Trace | None = None
         self._layers: dict[int, TaskID] = {}
         self._bars = Progress(
@@ -46,10 +49,13 @@ class Watch:
             TimeRemainingColumn(compact=True),
             console=notes.console,
         )
+        self._spinner = Spinner("dots")
         self._download = self._bars.add_task("model, MB", total=None, visible=False)
         self._live = Live(console=notes.console, get_renderable=self.shown, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
+        if self.notes.live:
+            self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -59,12 +65,11 @@ class Watch:
         """Take in one event."""
         match event:
             case Downloading(done, total):
-                self._show()
-                self._bars.update(self._download, completed=done // MEGABYTE, total=total // MEGABYTE, visible=True)
+                known = {"completed": done // MEGABYTE, "total": total // MEGABYTE}
+                self._bars.update(self._download, visible=done < total, **known)
             case Planned(plan, trace):
                 self.trace = trace
                 self.notes.say(plan_line(plan), style="dim")
-                self._show()
             case LayerStarted(layer, calls):
                 task = self._layer(layer)
                 self._bars.update(task, total=(self._bars.tasks[task].total or 0) + calls)
@@ -82,10 +87,6 @@ class Watch:
             case _:
                 pass
 
-    def _show(self) -> None:
-        if self.notes.live:
-            self._live.start()
-
     def _layer(self, layer: int) -> TaskID:
         if layer not in self._layers:
             self._layers[layer] = self._bars.add_task(f"layer {layer}", total=0)
@@ -94,8 +95,13 @@ class Watch:
     def shown(self) -> Group:
         """What the terminal shows by now."""
         line = (
-            f"{counted(self.evidence, 'passage')} found · {tokens(self.spent)} tokens · "
-            f"{counted(len(self.in_flight), 'call')} in flight"
+            "loading the model"
+            if self.trace is None
+            else (
+                f"{counted(self.evidence, 'passage')} found · {tokens(self.spent)} tokens · "
+                f"{counted(len(self.in_flight), 'call')} in flight"
+            )
         )
+        self._spinner.update(text=f"{line} · {duration(time.monotonic() - self.started)}")
         best = [Text(f"so far: {one_line(self.best)}", no_wrap=True, overflow="ellipsis")] if self.best else []
-        return Group(self._bars, Text(line), *best)
+        return Group(self._bars, self._spinner, *best)

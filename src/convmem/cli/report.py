@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from convmem.cli.terminal import Notes, counted, duration, one_line, tokens
-from convmem.core import Answer, Location, Plan
+from convmem.core import NOT_FOUND, Answer, Location, Plan
 
 _SHOWN = 10
 _QUOTED = 300
@@ -13,6 +13,10 @@ def report(answer: Answer, notes: Notes) -> None:
     """Say what the answer rests on, what it cost, and what is missing from it."""
     if answer.citations:
         notes.say()
+    elif answer.text == NOT_FOUND:
+        notes.say(
+            "Nothing that was read answers the question: ask it in other words, or read more with --preset paper."
+        )
     for number, citation in enumerate(answer.citations, 1):
         notes.say(f'[{number}] {_where(citation.location)}: "{one_line(citation.quote, _QUOTED)}"')
     notes.say()

@@ -5,28 +5,33 @@ Knows how to make text from documents and models harmless, and how to word numbe
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 
+from convmem.core import ConvMemError
+
+_WIDTH = 80
 _ESCAPE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"  # titles, links, clipboard
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]{0,4096}(?:\x07|\x1b\\|\x9c)"  # titles, links
     r"|\x1b[ -/]*[0-~]?"
 )
 _HARMFUL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1, but tab and newline
     r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks and overrides of direction
-    r"\u2028\u2029\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e007f]"  # separators, surrogates, annotations, tags
+    r"\u2028\u2029\ufff9-\ufffb\U000e0000-\U000e007f]"  # separators, annotations, tags
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAK = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 
 
 def printable(text: str) -> str:
     """``text`` without anything that moves a cursor, colours, reorders, hides or talks to the terminal.
 
-    Line breaks of any kind become newlines; tabs stay.
+    Line breaks of any kind become newlines; tabs stay. What can't be shown, as bytes of a file's name, is U+FFFD.
     """
-    return _HARMFUL.sub("", _BREAK.sub("\n", _ESCAPE.sub("", text)))
+    return _SURROGATE.sub("\ufffd", _HARMFUL.sub("", _BREAK.sub("\n", _ESCAPE.sub("", text))))
 
 
 def one_line(text: str, limit: int = 0) -> str:
@@ -43,7 +48,9 @@ class Notes:
     def __init__(self, quiet: bool = False) -> None:
         from rich.console import Console  # here: the import takes longer than showing help
 
-        self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
+        self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self.console.width = self.console.width or _WIDTH  # a terminal of no width is shown nothing
+        self.console.on_broken_pipe = self._fall_silent  # type: ignore[method-assign]
 
     @property
     def live(self) -> bool:
@@ -51,18 +58,34 @@ class Notes:
         return self.console.is_terminal and not self.console.is_dumb_terminal and not self.console.quiet
 
     def say(self, text: str = "", style: str | None = None) -> None:
-        """Print a line, whatever it holds."""
-        self.console.print(printable(text), style=style)
+        """Print a line, whatever it holds; where nothing can be printed, the run goes on without."""
+        try:
+            self.console.print(printable(text), style=style)
+        except OSError:
+            self._fall_silent()
 
     def warn(self, text: str) -> None:
         """Print a warning on a line of its own."""
         self.say(f"Warning: {one_line(text)}", style="yellow")
 
+    def _fall_silent(self) -> None:
+        self.console.quiet = True
+
 
 def put(text: str) -> None:
-    """Print ``text`` on standard output, at once, so that a closed pipe is met here."""
-    sys.stdout.write(printable(text) + "\n")
-    sys.stdout.flush()
+    """Print ``text`` on standard output, at once, so that a closed pipe is met here.
+
+    Raises ConvMemError where standard output can't be written to.
+    """
+    try:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "it is closed")
+        sys.stdout.write(printable(text) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ConvMemError(f"Standard output can't be written to: {error.strerror}.") from error
 
 
 def tokens(number: int) -> str:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from convmem.core import (
+    NOT_FOUND,
     Answer,
     BestAnswer,
     ConvMemError,
@@ -30,7 +31,7 @@ from convmem.core import (
     in_thread,
 )
 from convmem.document import Document, EstimateTokenizer
-from convmem.memory.aggregation import NOT_FOUND, Finding
+from convmem.memory.aggregation import Finding
 from convmem.model import Cache
 from convmem.run import Run, RunSettings
 from convmem.trace import Trace
@@ -132,8 +133,7 @@ class Method(ABC, Generic[C]):
         trace = Trace(
             question, method=self.name, config=self.config.model_dump(), model=models[""].identity, seed=settings.seed
         )
-        troubles: list[str] = []
-        with nullcontext(cache) if cache else closing(Cache.shared(troubles.append)) as kept:
+        with nullcontext(cache) if cache else closing(Cache.shared()) as kept:
             run = Run(
                 document, models, tokenizer=counter, trace=trace, cache=kept, settings=settings,
                 temperature=self.config.temperature, top_p=self.config.top_p,
@@ -142,13 +142,13 @@ class Method(ABC, Generic[C]):
                 run.subscribe(on_event)
             plan = self.plan(document, facts_of(models[""], counter, settings), question)
             run.emit(Planned(plan, trace))
-            for warning in (*document.warnings, *troubles):
+            for warning in (*document.warnings, *kept.troubles):
                 run.warn(warning)
             try:
                 answer = await self.solve(document, question, run)
             except* ConvMemError as group:
                 raise _first(group) from None
-            warnings = dict.fromkeys((*answer.warnings, *troubles))  # the cache may have met trouble late
+            warnings = dict.fromkeys((*answer.warnings, *kept.troubles))  # the cache may have met trouble late
             answer = replace(answer, plan=plan, warnings=tuple(warnings))
             trace.finish(answer)
             run.emit(Done(answer))

@@ -42,13 +42,14 @@ class Cache:
     """Completions by the call that asked for them.
 
     ``path`` None: a private file that vanishes with the process. ``warn`` hears, at most once, why the file is not
-    used. ``patience``: the seconds to wait for a process that is writing.
+    used, and ``troubles`` keeps it. ``patience``: the seconds to wait for a process that is writing.
     """
 
     def __init__(
         self, path: Path | None, *, warn: Callable[[str], None] = lambda _: None, patience: float = 5.0
     ) -> None:
         self.path = path
+        self.troubles: list[str] = []
         self._warn, self._patience = warn, patience
         self._memory: dict[str, str] = {}
         self._writable = True
@@ -69,8 +70,9 @@ class Cache:
         try:
             return cls(calls_file(), warn=warn)
         except InputError as error:
-            warn(f"Replies of this run are not kept: {error}")
-            return cls.temporary()
+            private = cls(None, warn=warn)
+            private._trouble(f"Replies of this run are not kept: {error}")
+            return private
 
     @classmethod
     def temporary(cls) -> Self:
@@ -169,7 +171,7 @@ class Cache:
         except (sqlite3.Error, OSError) as error:
             self._give_up(error)
         else:
-            self._warn(f"The cache {path} was corrupt: it is now called {aside.name}, and a new one begins.")
+            self._trouble(f"The cache {path} was corrupt: it is now called {aside.name}, and a new one begins.")
 
     def _give_up(self, error: Exception) -> None:
         """Write no more to the file; read it no more either, if it is corrupt."""
@@ -179,7 +181,11 @@ class Cache:
             remedy = "`convmem cache clear` begins a new one"
         if self._writable:
             self._writable = False
-            self._warn(f"Replies of this run are not kept: the cache {self.path} fails ({error}); {remedy}.")
+            self._trouble(f"Replies of this run are not kept: the cache {self.path} fails ({error}); {remedy}.")
+
+    def _trouble(self, text: str) -> None:
+        self.troubles.append(text)
+        self._warn(text)
 
 
 def _digest(data: bytes) -> str:

@@ -22,6 +22,8 @@ TOKENS_PER_SECOND = (35.0, 10.0)
 """Prompt and reply on two CPU cores: the least that a laptop has."""
 
 _SILENT = -1
+_STEP = 256
+"""Tokens read between two looks at whether the call still matters: an interruption waits for one step, some seconds."""
 _PROMPT_CACHE_MIB = 1024
 _LONGEST_CALL = 3600.0
 
@@ -119,6 +121,7 @@ def _serve(path: Path, context: int, key: str) -> Any:
     params.model.path = str(path)
     params.n_ctx = context
     params.n_parallel = 1
+    params.n_batch = params.n_ubatch = _STEP
     params.cache_ram_mib = _PROMPT_CACHE_MIB
     params.hostnames = ["127.0.0.1"]
     params.port = 0

@@ -7,11 +7,10 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from convmem.core import InputError, TokenLogprobs
+from convmem.core import NOT_FOUND, InputError, TokenLogprobs
 from convmem.model.simulated.reading import Read
 
 NOTHING = "NONE"
-NOT_FOUND = "not found"
 
 Said = tuple[str, tuple[TokenLogprobs, ...]]
 
