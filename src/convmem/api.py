@@ -172,7 +172,14 @@ def trace_format(path: Path) -> Callable[[Mapping[str, Any]], bytes]:
 
 
 def _place(location: Location) -> dict[str, Any]:
-    return {"source": location.source, "page": location.page, "start": location.start, "end": location.end}
+    """A location as plain values; ``start`` and ``end`` in characters of the source's text."""
+    return {
+        "source": location.source,
+        "page": location.page,
+        "line": location.line,
+        "start": location.start,
+        "end": location.end,
+    }
 
 
 def _asking(

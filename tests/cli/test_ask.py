@@ -37,7 +37,7 @@ def test_json_has_the_keys_that_programs_rely_on(convmem, server):
     assert answer["usage"]["calls"] == len(server.answered)
     assert answer["coverage"]["read_tokens"] == answer["coverage"]["tokens"]
     [citation, *_] = answer["citations"]
-    assert set(citation) == {"source", "page", "start", "end", "quote"}
+    assert set(citation) == {"source", "page", "line", "start", "end", "quote"}
     assert (citation["source"], citation["page"]) == ("archive.txt", None)
     assert ARCHIVE[citation["start"] : citation["end"]] == citation["quote"]
 
@@ -50,7 +50,9 @@ def test_a_failed_window_is_named_and_the_run_goes_on(convmem, server):
     with ScriptedServer(lost) as failing:
         done = convmem("ask", "archive.txt", QUESTION, "--json", "--model", failing.url, "--set", "retries=0", *SMALL)
     [failed] = json.loads(done.out)["coverage"]["failed_windows"]
-    assert done.code == 0 and set(failed) == {"source", "page", "start", "end", "role", "channel", "reason"}
+    assert done.code == 0 and set(failed) == {
+        "source", "page", "line", "start", "end", "role", "channel", "reason",
+    }  # fmt: skip
     assert "Keeper5." in ARCHIVE[failed["start"] : failed["end"]]
     assert "Not read" in done.err and "archive.txt, line" in done.err
 

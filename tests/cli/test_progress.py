@@ -51,7 +51,7 @@ def test_every_layer_has_its_bar_and_what_was_found_and_spent_is_said():
     )
     first, second, line, best = shown.splitlines()
     assert first.startswith("layer 0") and "2/5" in first and second.startswith("layer 1") and "0/7" in second
-    assert line.strip() == "1 passage found · 1.53k tokens · 2 calls in flight"
+    assert "1 passage found · 1.53k tokens · 2 calls in flight" in line
     assert best.strip() == "so far: Hanne Dray"
 
 

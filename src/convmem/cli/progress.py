@@ -65,8 +65,9 @@ class Watch:
         """Take in one event."""
         match event:
             case Downloading(done, total):
-                known = {"completed": done // MEGABYTE, "total": total // MEGABYTE}
-                self._bars.update(self._download, visible=done < total, **known)
+                self._bars.update(
+                    self._download, completed=done // MEGABYTE, total=total // MEGABYTE, visible=done < total
+                )
             case Planned(plan, trace):
                 self.trace = trace
                 self.notes.say(plan_line(plan), style="dim")
@@ -96,7 +97,7 @@ class Watch:
         """What the terminal shows by now."""
         line = (
             "loading the model"
-            if self.trace is None
+            if self.trace is None and not self.in_flight
             else (
                 f"{counted(self.evidence, 'passage')} found · {tokens(self.spent)} tokens · "
                 f"{counted(len(self.in_flight), 'call')} in flight"

@@ -14,9 +14,7 @@ def report(answer: Answer, notes: Notes) -> None:
     if answer.citations:
         notes.say()
     elif answer.text == NOT_FOUND:
-        notes.say(
-            "Nothing that was read answers the question: ask it in other words, or read more with --preset paper."
-        )
+        notes.say("Nothing that was read answers it: ask in other words, or read more with --preset paper.")
     for number, citation in enumerate(answer.citations, 1):
         notes.say(f'[{number}] {_where(citation.location)}: "{one_line(citation.quote, _QUOTED)}"')
     notes.say()

@@ -1,6 +1,7 @@
 """Plain data that all rooms share. Knows nothing of files, models or methods."""
 
 from convmem.core.answer import (
+    NOT_FOUND,
     Answer,
     Citation,
     Coverage,
@@ -57,6 +58,7 @@ from convmem.core.span import Span, union
 from convmem.core.threads import checkpoint, in_thread
 
 __all__ = [
+    "NOT_FOUND",
     "Answer", "BestAnswer", "BudgetExhausted", "Call", "CallEnded", "CallFailed", "CallStarted", "Citation",
     "Completion", "ContextExceeded", "ConvMemError", "Coverage", "DeadlinePassed", "Done", "Downloading", "Event",
     "Evidence", "EvidenceFound", "FailedWindow", "Fatal", "Finish", "InputError", "LayerPlan", "LayerStarted",

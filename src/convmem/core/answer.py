@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from convmem.core.plan import Plan
 
 
+NOT_FOUND = "not found"
+"""What an answer says where nothing that was read holds it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """A span resolved for a person: ``start`` and ``end`` in characters of the named source's text.

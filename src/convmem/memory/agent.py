@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from convmem.core import (
+    NOT_FOUND,
     BudgetExhausted,
     CallFailed,
     ContextExceeded,
@@ -30,7 +31,7 @@ from convmem.core import (
     in_thread,
 )
 from convmem.document import Window, Windows, split
-from convmem.memory.aggregation import NOT_FOUND, Finding, unanswered
+from convmem.memory.aggregation import Finding, unanswered
 from convmem.memory.extraction import extract
 from convmem.memory.kernel import LEAST_WINDOW
 from convmem.memory.provenance import Provenance

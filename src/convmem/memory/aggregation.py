@@ -13,6 +13,7 @@ from typing import Any
 
 from convmem import prompts
 from convmem.core import (
+    NOT_FOUND,
     BudgetExhausted,
     CallFailed,
     Citation,
@@ -31,7 +32,6 @@ from convmem.memory.quoting import Overlap, says_nothing
 from convmem.model.reply import read_json, repair_json
 from convmem.run import Ask, Reply, Run
 
-NOT_FOUND = "not found"
 FRAME_TOKENS = 40
 """What a chat template, the tags around the passages and a server's own tokens may add to a prompt."""
 NUMBER_TOKENS = 6
@@ -215,7 +215,7 @@ def _within(inner: Span, outer: Span) -> bool:
 
 
 def _supporting(claim: str, passages: Sequence[Evidence], numbers: Sequence[int]) -> list[Evidence]:
-    """The passages to cite for a claim: those of ``numbers``, and the one that says most of it.
+    """The passages to cite for a claim, best first: those of ``numbers``, and the one that says most of it.
 
     Numbers that don't exist are ignored. A small model often names a passage that has nothing to do with its answer:
     one that shares less than `LEAST_SHARE` of the claim's terms that the best one shares is left out.
@@ -224,7 +224,7 @@ def _supporting(claim: str, passages: Sequence[Evidence], numbers: Sequence[int]
     best = max(range(len(passages)), key=shares.__getitem__)
     named = (n - 1 for n in dict.fromkeys(numbers) if 0 < n <= len(passages))
     used = [n for n in named if shares[n] >= LEAST_SHARE * shares[best]]
-    return [passages[n] for n in dict.fromkeys([*used, best])]
+    return [passages[n] for n in sorted({*used, best}, key=lambda n: (-shares[n], n))]
 
 
 def _pairs(findings: Sequence[Finding]) -> str:
