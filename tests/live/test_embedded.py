@@ -90,6 +90,7 @@ def test_strangers_are_refused(model: Embedded) -> None:
 def test_the_terminal_stays_clean() -> None:
     script = """
 import asyncio, sys
+from pathlib import Path
 from convmem.core import Call, Message, Sampling
 from convmem.model import Embedded
 async def main():
