@@ -116,7 +116,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, str) and (value == "null" or value[:1] in "[{"):
         try:
             return json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
     return value
 
