@@ -12,7 +12,7 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from convmem.core import (
     NOT_FOUND,
@@ -46,9 +46,9 @@ class MethodConfig(BaseModel):
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
-    temperature: float = 0.7
+    temperature: float = Field(0.7, ge=0, allow_inf_nan=False)
     """Sampling temperature; 0 is greedy."""
-    top_p: float = 0.95
+    top_p: float = Field(0.95, gt=0, le=1)
     """Nucleus sampling: the share of probability that tokens are drawn from."""
 
     @classmethod

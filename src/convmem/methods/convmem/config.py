@@ -65,7 +65,7 @@ class Config(MethodConfig):
     """Probability of relevance from which r is 1, for `logprob`."""
     relevance_direct: float = Field(0.5, ge=0, le=1)
     """Probability of relevance from which r is 2, for `logprob`."""
-    lexical_weight: float = Field(0.0, ge=0)
+    lexical_weight: float = Field(0.0, ge=0, le=100)
     """What a window with all words of Q gains in log-odds of relevance, for `score`; rare words count for more."""
     evidence: Literal["summary", "quotes", "windows"] | None = "summary"
     """h: bullets in the model's words; verbatim quotes with their spans; or the windows' own text, the most relevant
