@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import json
 import math
 import socket
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pytest
@@ -150,11 +152,32 @@ def test_a_key_that_the_server_quotes_is_not_shown() -> None:
     assert "bad key ***" in str(refusal) and "sk-very-secret" not in str(refusal)
 
 
-def test_one_model_serves_one_event_loop_after_another() -> None:
+def test_one_model_serves_one_event_loop_after_another_and_leaves_nothing_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with ScriptedServer() as server:
         endpoint = Endpoint(server.url)
         for _ in range(2):
             assert asyncio.run(endpoint.complete(ask())).text == "ok"
+    del endpoint
+    gc.collect()
+    assert caplog.records == []
+
+
+def test_one_model_serves_several_event_loops_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    together = threading.Barrier(4)
+
+    async def twice(endpoint: Endpoint) -> list[str]:
+        first = (await endpoint.complete(ask())).text
+        await asyncio.to_thread(together.wait)
+        return [first, (await endpoint.complete(ask())).text]
+
+    with ScriptedServer() as server, ThreadPoolExecutor(4) as threads:
+        endpoint = Endpoint(server.url)
+        assert list(threads.map(asyncio.run, [twice(endpoint) for _ in range(4)])) == [["ok", "ok"]] * 4
+    del endpoint
+    gc.collect()
+    assert caplog.records == []
 
 
 # What comes back

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
@@ -47,7 +47,8 @@ class Transport:
     """Requests to one server. ``url`` is without credentials; those in ``base_url`` go before ``key``.
 
     ``key`` None: the environment's, ``CONVMEM_API_KEY`` before ``OPENAI_API_KEY``. ``timeout`` is the longest silence
-    between bytes, in seconds. Usable from one event loop after another.
+    between bytes, in seconds. Usable from any event loop, also from several at once: each has connections of its own,
+    which are closed when it ends.
     """
 
     def __init__(self, base_url: str, key: str | None, timeout: float) -> None:
@@ -58,8 +59,7 @@ class Transport:
         self.headers = {"Content-Type": "application/json", "User-Agent": "convmem", **authorization}
         self._secret = authorization.get("Authorization", "").partition(" ")[2].encode()
         self._host, self._scheme, self._timeout = host, parts.scheme, timeout
-        self._session: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._open: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[Any]]] = {}
 
     async def send(self, url: str, body: bytes | None = None, timeout: float | None = None) -> Answer:  # noqa: ASYNC109
         """POST ``body``, or GET without one.
@@ -70,7 +70,7 @@ class Transport:
         seconds = timeout or self._timeout
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=seconds)
         try:
-            async with self._open_session().request(
+            async with (await self._session()).request(
                 "GET" if body is None else "POST", url, data=body, timeout=limits, allow_redirects=False
             ) as response:
                 content = await self._read(response)
@@ -99,24 +99,31 @@ class Transport:
         return b"".join(parts)
 
     async def close(self) -> None:
-        """Close the connections."""
-        if self._session and self._loop is asyncio.get_running_loop():
-            await self._session.close()
-        self._session = None
+        """Close this event loop's connections."""
+        if opened := self._open.get(asyncio.get_running_loop()):
+            await opened[1].aclose()
 
-    def _open_session(self) -> aiohttp.ClientSession:
+    async def _session(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
-        if self._session is None or self._loop is not loop:
-            # Proxies are looked up here, once: aiohttp's own way reads .netrc for every request.
-            proxy = None if proxy_bypass(self._host) else getproxies().get(self._scheme)
-            self._session = aiohttp.ClientSession(
-                headers=self.headers,
-                proxy=proxy,
-                connector=aiohttp.TCPConnector(limit=0),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-            self._loop = loop
-        return self._session
+        if loop not in self._open:
+            sessions = self._sessions(loop)
+            self._open[loop] = await anext(sessions), sessions
+        return self._open[loop][0]
+
+    async def _sessions(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
+        """The one session of ``loop``: as a generator, which a loop finishes when it ends."""
+        # Proxies are looked up here, once: aiohttp's own way reads .netrc for every request.
+        proxy = None if proxy_bypass(self._host) else getproxies().get(self._scheme)
+        async with aiohttp.ClientSession(
+            headers=self.headers,
+            proxy=proxy,
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        ) as session:
+            try:
+                yield session
+            finally:
+                del self._open[loop]
 
 
 def sound(text: str) -> str:
