@@ -353,7 +353,7 @@ def test_answers_in_other_wrappings_are_read(data: bytes, text: str) -> None:
         (Answer(402, {"error": {"message": "pay"}}), Fatal, "pay"),
         (Answer(301, "", {"location": "/elsewhere"}), Refused, "301"),
         (Answer(400, {"error": {"message": "bad request"}}), Refused, "bad request"),
-        (Answer(400, {"error": {"message": "no", "code": "content_filter"}}), Transient, "prompt"),
+        (Answer(400, {"error": {"message": "no", "code": "content_filter"}}), Refused, "prompt"),
         (Answer(408, ""), Transient, "gave up"),
         (Answer(409, ""), Transient, "gave up"),
         (Answer(425, ""), Transient, "gave up"),

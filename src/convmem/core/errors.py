@@ -27,7 +27,14 @@ class Fatal(ModelError):
 
 
 class Refused(Fatal):
-    """The server refuses this call, and does not say that it is about all: where others are answered, one is lost."""
+    """The server refuses this call, and does not say that it is about all: where others are answered, one is lost.
+
+    ``prompt`` is True where it says that it is about this prompt alone.
+    """
+
+    def __init__(self, message: str, *, prompt: bool = False) -> None:
+        super().__init__(message)
+        self.prompt = prompt
 
 
 class RateLimited(ModelError):

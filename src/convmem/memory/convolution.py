@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from convmem import prompts
 from convmem.core import CallFailed, ContextExceeded, Evidence, LayerStarted, Piece, ReplySlice, Stopped
 from convmem.memory.decomposition import SubQuestion
-from convmem.memory.quoting import Overlap, bullets
+from convmem.memory.quoting import Overlap, as_notes, bullets
 from convmem.run import Ask, Reply, Run
 
 SLACK = 1.5
@@ -121,7 +121,8 @@ class Convolution:
                 Ask(
                     template=prompts.load("merge"),
                     variables={"notes": listing([note.evidence for note in notes]), "question": self.question.text},
-                    parse=str,
+                    parse=as_notes,
+                    repair=str,
                     max_tokens=layer.reply,
                     channel=self.question.id,
                     layer=layer.number,

@@ -28,7 +28,7 @@ from convmem.core import (
 )
 from convmem.document import Window, split
 from convmem.memory.decomposition import SubQuestion
-from convmem.memory.quoting import bullets, locate, says_nothing
+from convmem.memory.quoting import as_notes, bullets, locate, says_nothing
 from convmem.model.reply import read_json, repair_json
 from convmem.run import Ask, Reply, Run
 
@@ -137,7 +137,7 @@ class SplitKernel:
         name = "summarize" if self.extract == "summary" else "quote"
         reply_tokens = _at_most(self.summary_tokens, self.run, name)
         return await self.run.call(
-            on_window(name, window, (question,), parse=str, max_tokens=reply_tokens, waited=waited)
+            on_window(name, window, (question,), parse=as_notes, repair=str, max_tokens=reply_tokens, waited=waited)
         )
 
 
@@ -245,7 +245,7 @@ async def gives_logprobs(run: Run) -> bool:
     known = run.model("score").logprobs
     if known is not None:
         return known
-    ask = Ask(template=prompts.load("probe"), variables={}, parse=str, max_tokens=1, top_logprobs=2)
+    ask = Ask(template=prompts.load("probe"), variables={}, parse=_is_yes, max_tokens=1, top_logprobs=2)
     try:
         return bool((await run.call(ask)).logprobs)
     except (CallFailed, ContextExceeded, Stopped):

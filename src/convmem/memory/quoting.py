@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import islice, pairwise, takewhile
 
+from convmem.core import Malformed
+
 _BULLET = re.compile(r"^[ \t]*(?:[-*•‣–—·]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
 _NOTHING = re.compile(r"(?:none|nothing(?: relevant)?|n ?a|not found|no relevant \w+)?", re.IGNORECASE)
 _LONGEST_NOTHING = 4
@@ -27,6 +29,13 @@ def says_nothing(text: str) -> bool:
     """Whether a note is the marker for "nothing here", or empty."""
     words = [match[0] for match in islice(re.finditer(r"\w+", text), _LONGEST_NOTHING)]
     return _NOTHING.fullmatch(" ".join(words)) is not None
+
+
+def as_notes(text: str) -> str:
+    """``text`` where it may be a bullet list. Raises Malformed for nothing at all, and for JSON, whole or broken."""
+    if not text.strip() or text.lstrip().startswith(("{", "[{", "[]")):
+        raise Malformed("the reply is no list of notes")
+    return text
 
 
 def bullets(text: str) -> list[tuple[int, int]]:

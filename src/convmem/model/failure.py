@@ -57,7 +57,7 @@ def failure(answer: Answer, url: str) -> ModelError:
         case status if status >= 500:
             return Transient(f"The server at {url} failed ({status}): {said}")
         case 400 if "content" in tag:  # a content filter's verdict on one prompt says nothing about the next
-            return Transient(f"The server at {url} refuses this prompt: {said}")
+            return Refused(f"The server at {url} refuses this prompt: {said}", prompt=True)
         case status:
             return Refused(f"The server at {url} refuses the call ({status}): {said}")
 

@@ -187,7 +187,7 @@ class Caller:
                 raise self._fatal from error
             raise
         except Refused as error:
-            if self._known:
+            if self._known or error.prompt:
                 raise CallFailed(str(error)) from error
             self._fatal = error
             raise

@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from convmem.core import CallFailed, Message, Piece, Span, Tokenizer, in_thread
+from convmem.core import CallFailed, Message, ModelError, Piece, Span, Tokenizer, in_thread
 from convmem.document import Document
 from convmem.model import Cache
 from convmem.prompts import Template, neutralize
@@ -97,10 +97,13 @@ class Meter:
         return await self._run(lambda: sum(self._count(message.content) for message in messages))
 
     async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """In a thread, where counting asks a server."""
-        if self._tokenizer.remote:
+        """In a thread, where counting asks a server. Raises CallFailed where that doesn't answer."""
+        if not self._tokenizer.remote:
+            return function(*args, **kwargs)
+        try:
             return await in_thread(function, *args, **kwargs)
-        return function(*args, **kwargs)
+        except ModelError as error:
+            raise CallFailed(str(error)) from error
 
     def _parts(self, value: str | Sequence[Piece]) -> tuple[str, list[Span]]:
         """The spans that are counted as such, and everything else as one text."""
