@@ -29,12 +29,13 @@ from convmem.core import (
 from convmem.document import Window, split
 from convmem.memory.decomposition import SubQuestion
 from convmem.memory.quoting import as_notes, bullets, locate, says_nothing
-from convmem.model.reply import read_json, repair_json
+from convmem.model.reply import choice_probabilities, read_choice, read_json, repair_json
 from convmem.run import Ask, Reply, Run
 
 T = TypeVar("T")
 U = TypeVar("U")
 Extract = Literal["summary", "quotes"]
+YES_OR_NO = ("yes", "no")
 LEAST_WINDOW = 32
 """Tokens below which a window is not halved again: a model without room for that can't read."""
 
@@ -260,21 +261,13 @@ def _gained(probability: float, gain: float) -> float:
 
 def _probability_of_yes(reply: Reply[bool]) -> float:
     """P(Yes) among Yes and No at the first token; without log-probabilities 0 or 1, and 1/2 for any other reply."""
-    mass = {"yes": 0.0, "no": 0.0}
-    for first in reply.logprobs[:1]:
-        for token, logprob in first.top:
-            if (word := token.strip().casefold()) in mass:
-                mass[word] += math.exp(logprob)
-    if total := sum(mass.values()):
-        return mass["yes"] / total
+    if shares := choice_probabilities(reply.logprobs, YES_OR_NO):
+        return shares["yes"]
     return 0.5 if reply.value is None else float(reply.value)
 
 
 def _is_yes(text: str) -> bool:
-    word = text.strip().strip("*\"'`.").casefold()
-    if not word.startswith(("yes", "no")):
-        raise Malformed("the reply is neither Yes nor No")
-    return word.startswith("yes")
+    return read_choice(text, YES_OR_NO) == "yes"
 
 
 def _relevance(value: Any) -> Relevance:

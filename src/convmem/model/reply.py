@@ -6,13 +6,15 @@ Knows no schema and no transport. Whatever the text, nothing but ``Malformed`` i
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
 import json_repair
 
-from convmem.core import Malformed
+from convmem.core import Malformed, TokenLogprobs
 
 _OPEN = re.compile(r"\s*<(think|thinking)>", re.IGNORECASE)
 _CLOSE = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
@@ -78,3 +80,22 @@ def repair_json(text: str) -> dict[str, Any]:
     if found is None:
         raise Malformed("The reply holds no JSON object, even repaired.")
     return found
+
+
+def read_choice(text: str, choices: Sequence[str]) -> str:
+    """Which of the words ``choices``, in lower case, the reply begins with. Raises Malformed where it is none."""
+    said = text.strip().strip("*\"'`.").casefold()
+    for choice in choices:
+        if said.startswith(choice):
+            return choice
+    raise Malformed(f"The reply is none of {', '.join(choices)}.")
+
+
+def choice_probabilities(logprobs: Sequence[TokenLogprobs], choices: Sequence[str]) -> dict[str, float]:
+    """How the reply's first token divides its probability among ``choices``; empty where it gives none to any."""
+    mass = dict.fromkeys(choices, 0.0)
+    for token, logprob in logprobs[0].top if logprobs else ():
+        if (word := token.strip().casefold()) in mass:
+            mass[word] += math.exp(logprob)
+    total = sum(mass.values())
+    return {choice: share / total for choice, share in mass.items()} if total else {}

@@ -1,0 +1,28 @@
+"""Does the source say so? Verifiers that judge statements against passages, and what is made of their judgements.
+
+A judgement is two probabilities; from which one on it counts is a threshold, which is calibrated for each verifier.
+"""
+
+from __future__ import annotations
+
+from convmem.core import InputError
+from convmem.verify.asking import Asking
+from convmem.verify.quotation import Quotation, quotes
+from convmem.verify.verifier import UNJUDGED, Judgement, Pair, Premise, Verifier
+
+
+def verifier(spec: str) -> Verifier:
+    """The verifier that a setting names: ``model`` or ``quotation``.
+
+    Raises InputError where there is none of that name.
+    """
+    match spec:
+        case "model":
+            return Asking()
+        case "quotation":
+            return Quotation()
+        case _:
+            raise InputError(f"There is no verifier '{spec}'; choose model or quotation.")
+
+
+__all__ = ["UNJUDGED", "Judgement", "Pair", "Premise", "Verifier", "quotes", "verifier"]
