@@ -19,11 +19,11 @@ from convmem.memory.quoting import terms
 
 
 class BM25:
-    """Some texts, ranked by Okapi BM25 with ``k1`` and ``b``."""
+    """``count`` texts, ranked by Okapi BM25 with ``k1`` and ``b``."""
 
     def __init__(self, texts: Iterable[str], *, k1: float = 1.5, b: float = 0.75) -> None:
         corpus = [[sys.intern(term) for term in terms(text)] for text in texts]
-        self._count = len(corpus)
+        self.count = len(corpus)
         self._index = bm25s.BM25(k1=k1, b=b) if any(corpus) else None
         if self._index:
             self._index.index(corpus, show_progress=False)
@@ -32,7 +32,7 @@ class BM25:
         """The score of each text, shape (texts,); 0 where it has no term of the query."""
         if self._index and (wanted := terms(query)):
             return np.asarray(self._index.get_scores(wanted), np.float32)
-        return np.zeros(self._count, np.float32)
+        return np.zeros(self.count, np.float32)
 
     def ranked(self, query: str) -> list[int]:
         """The numbers of all texts, the best first, ties in their order."""
