@@ -4,6 +4,7 @@ from convmem.core.answer import (
     NOT_FOUND,
     Answer,
     Citation,
+    Claim,
     Coverage,
     FailedWindow,
     Ledger,
@@ -11,6 +12,7 @@ from convmem.core.answer import (
     SubAnswer,
     Totals,
     Truncation,
+    Verdict,
 )
 from convmem.core.call import (
     Call,
@@ -59,11 +61,11 @@ from convmem.core.threads import checkpoint, in_thread
 
 __all__ = [
     "NOT_FOUND",
-    "Answer", "BestAnswer", "BudgetExhausted", "Call", "CallEnded", "CallFailed", "CallStarted", "Citation",
+    "Answer", "BestAnswer", "BudgetExhausted", "Call", "CallEnded", "CallFailed", "CallStarted", "Citation", "Claim",
     "Completion", "ContextExceeded", "ConvMemError", "Coverage", "DeadlinePassed", "Done", "Downloading", "Event",
     "Evidence", "EvidenceFound", "FailedWindow", "Fatal", "Finish", "InputError", "LayerPlan", "LayerStarted",
     "Ledger", "Location", "Malformed", "Message", "Model", "ModelError", "Origin", "Piece", "Plan", "Planned",
     "RateLimited", "Refused", "Relevance", "ReplySlice", "Sampling", "Span", "Stopped", "SubAnswer", "TimedOut",
-    "TokenLogprobs", "Tokenizer", "Totals", "Transient", "Truncation", "Usage", "Warned", "WindowRead", "checkpoint",
+    "TokenLogprobs", "Tokenizer", "Totals", "Transient", "Truncation", "Usage", "Verdict", "Warned", "WindowRead", "checkpoint",
     "in_thread", "union",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from convmem.core.span import Span
 
@@ -37,6 +37,25 @@ class Citation:
     span: Span
     quote: str
     location: Location
+
+
+Verdict = Literal["supported", "contradicted", "unsupported"]
+"""Whether the sources say so, say otherwise, or don't say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A statement of the answer, checked against what the answer cites.
+
+    ``citations`` are the passages that the verdict rests on: for an unsupported claim, all that were looked at.
+    ``against`` are passages that say otherwise than those that support it. ``probability`` is that of entailment.
+    """
+
+    text: str
+    verdict: Verdict
+    citations: tuple[Citation, ...]
+    against: tuple[Citation, ...] = ()
+    probability: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +123,10 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a question over a document. ``trace`` is a ``convmem.trace.Trace`` of every call."""
+    """The answer to a question over a document. ``trace`` is a ``convmem.trace.Trace`` of every call.
+
+    ``claims`` is None where the answer was not verified.
+    """
 
     text: str
     citations: tuple[Citation, ...]
@@ -115,6 +137,7 @@ class Answer:
     model: str
     seed: int
     warnings: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] | None = None
     method: str = ""
     plan: Plan | None = None
     trace: Any = None
