@@ -66,6 +66,6 @@ __all__ = [
     "Evidence", "EvidenceFound", "FailedWindow", "Fatal", "Finish", "InputError", "LayerPlan", "LayerStarted",
     "Ledger", "Location", "Malformed", "Message", "Model", "ModelError", "Origin", "Piece", "Plan", "Planned",
     "RateLimited", "Refused", "Relevance", "ReplySlice", "Sampling", "Span", "Stopped", "SubAnswer", "TimedOut",
-    "TokenLogprobs", "Tokenizer", "Totals", "Transient", "Truncation", "Usage", "Verdict", "Warned", "WindowRead", "checkpoint",
-    "in_thread", "union",
+    "TokenLogprobs", "Tokenizer", "Totals", "Transient", "Truncation", "Usage", "Verdict", "Warned", "WindowRead",
+    "checkpoint", "in_thread", "union",
 ]  # fmt: skip
