@@ -17,6 +17,9 @@ from convmem.core import Answer, Piece, Relevance, ReplySlice, Span, Usage
 Status = Literal["open", "ok", "malformed", "failed", "refused"]
 """``open``: not (yet) answered; ``malformed``: answered, unreadable; ``failed``: given up; ``refused``: not allowed."""
 
+CHECKING = "verify"
+"""The role of calls that check what is written already."""
+
 
 @dataclass(slots=True)
 class Node:
@@ -131,20 +134,26 @@ class Trace:
         """Record what the run led to."""
         self.answer = answer
 
+    @property
+    def final(self) -> int | None:
+        """The node of the final prompt: the last one answered that does not check the answer; None where there is none.
+        """
+        ended = (i for i in reversed(range(len(self))) if self._nodes[i].status == "ok")
+        return next((i for i in ended if self._nodes[i].role != CHECKING), None)
+
     def used(self) -> frozenset[int]:
-        """The nodes that hold evidence used in the final prompt, which is the last one answered.
+        """The nodes that hold evidence used in the final prompt.
 
         A node is used where a slice of its reply reached that prompt, directly or through other replies; a prompt
         that is text alone is taken to hold what its parents replied. A node is also used where its window was found
         relevant (r > 0) and shares text with a slice of the document in a prompt that combines evidence (one that reads
         no window of its own).
         """
-        last = next((i for i in reversed(range(len(self))) if self._nodes[i].status == "ok"), None)
-        if last is None:
+        if self.final is None:
             return frozenset()
         used: set[int] = set()
         slices: list[Span] = []
-        pending = [last]
+        pending = [self.final]
         while pending:
             entry = self._nodes[pending.pop()]
             pieces = [piece for value in entry.variables.values() for piece in value]
