@@ -32,6 +32,18 @@ class Served:
     tokenizer: Tokenizer | None = None
 
 
+async def names(url: str) -> list[str]:
+    """The models that the server at ``url`` lists, in its order. Raises ModelError where it lists none."""
+    transport = Transport(url, None, _SECONDS)
+    try:
+        listing = await transport.send(transport.url + "/models")
+    finally:
+        await transport.close()
+    if listing.status != 200:
+        raise failure(listing, transport.url)
+    return [str(entry["id"]) for entry in _entries(listing)]
+
+
 async def discover(transport: Transport, name: str | None) -> Served:
     """The model called ``name``, or the only one. Raises Fatal where the server can't be used or the name is open."""
     listing, props = await asyncio.gather(_get(transport, "/models"), _get(transport, "/props", beside=True))

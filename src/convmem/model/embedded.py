@@ -7,8 +7,12 @@ import contextlib
 import json
 import secrets
 import threading
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+import aiohttp
 
 from convmem.core import Call, Completion, Fatal, InputError, Tokenizer
 from convmem.model import download
@@ -75,16 +79,25 @@ class Embedded:
 
     async def complete(self, call: Call) -> Completion:
         """Answer ``call``."""
-        if self._endpoint is None:
-            await self.prepare()
-        assert self._endpoint
-        return await self._endpoint.complete(call)
+        return await (await self._loaded()).complete(call)
+
+    @asynccontextmanager
+    async def relay(self, request: Mapping[str, Any]) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a chat request as it is; the answer is read in the block. Raises Fatal, TimedOut or Transient."""
+        async with (await self._loaded()).relay(request) as response:
+            yield response
 
     async def close(self) -> None:
         """Stop the server and free its memory."""
         if self._endpoint:
             await self._endpoint.close()
         await asyncio.to_thread(self._unload)
+
+    async def _loaded(self) -> Endpoint:
+        if self._endpoint is None:
+            await self.prepare()
+        assert self._endpoint
+        return self._endpoint
 
     def _load(self) -> Endpoint:
         with self._loading:

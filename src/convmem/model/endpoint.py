@@ -9,9 +9,12 @@ import math
 import re
 import time
 import zlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+import aiohttp
 from pydantic_core import to_json
 
 from convmem.core import Call, Completion, Fatal, Finish, Tokenizer, TokenLogprobs, Usage
@@ -115,6 +118,17 @@ class Endpoint:
             if refused is None or not isinstance(error, Fatal):
                 raise error
             self._refused.add(refused)
+
+    @asynccontextmanager
+    async def relay(self, request: Mapping[str, Any]) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a chat request as it is, but for the model's name; the answer is read in the block.
+
+        Raises Fatal, TimedOut or Transient where none comes, or what has begun breaks off.
+        """
+        await self.prepare()
+        body = to_json({**request, "model": self._name}, inf_nan_mode="null")
+        async with self._transport.open(self._transport.url + "/chat/completions", body) as response:
+            yield response
 
     async def close(self) -> None:
         """Close the connections."""

@@ -10,7 +10,8 @@ import asyncio
 import base64
 import json
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
@@ -62,10 +63,23 @@ class Transport:
         self._open: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[Any]]] = {}
 
     async def send(self, url: str, body: bytes | None = None, timeout: float | None = None) -> Answer:  # noqa: ASYNC109
-        """POST ``body``, or GET without one.
+        """POST ``body``, or GET without one. Raises what `open` raises, and Transient where the answer has no end."""
+        async with self.open(url, body, timeout) as response:
+            content = await self._read(response)
+            if self._secret and response.status >= 400:  # a refusal may quote what it refuses
+                content = content.replace(self._secret, b"***")
+            return Answer(response.status, {k.lower(): v for k, v in response.headers.items()}, content)
 
-        Raises Unreachable, TimedOut, Transient (the connection dropped, or the answer has no end) or Fatal (its
-        certificate is not trusted).
+    @asynccontextmanager
+    async def open(
+        self,
+        url: str,
+        body: bytes | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """POST ``body``, or GET without one, and read the answer as it comes, in the block.
+
+        Raises Unreachable, TimedOut, Transient (the connection dropped) or Fatal (its certificate is not trusted).
         """
         seconds = timeout or self._timeout
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=seconds)
@@ -73,10 +87,7 @@ class Transport:
             async with (await self._session()).request(
                 "GET" if body is None else "POST", url, data=body, timeout=limits, allow_redirects=False
             ) as response:
-                content = await self._read(response)
-                if self._secret and response.status >= 400:  # a refusal may quote what it refuses
-                    content = content.replace(self._secret, b"***")
-                return Answer(response.status, {k.lower(): v for k, v in response.headers.items()}, content)
+                yield response
         except aiohttp.ClientSSLError as error:
             raise Fatal(f"No secure connection to {self.url} is possible ({error}); check its certificate.") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
