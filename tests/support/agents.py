@@ -9,7 +9,7 @@ from typing import Any
 
 from convmem.core import Answer, Call, Event
 from convmem.document import Document
-from convmem.memory.agent import Policy
+from convmem.memory.agent import OneReply
 from convmem.methods import method
 from convmem.methods.gru_mem import GruMemPolicy
 from convmem.methods.mem_alpha import MemAlphaPolicy
@@ -20,7 +20,7 @@ from convmem.run import RunSettings, simulate
 from tests.support.reading import Words
 from tests.support.scripted import ScriptedModel
 
-POLICIES: Mapping[str, Callable[..., Policy[Any]]] = {
+POLICIES: Mapping[str, Callable[..., OneReply[Any]]] = {
     "memagent": MemAgentPolicy,
     "rememr1": ReMemR1Policy,
     "gru-mem": GruMemPolicy,

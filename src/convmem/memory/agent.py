@@ -2,13 +2,14 @@
 
 MemAgent is one, and so is everything made of it. A `Policy` is an agent as pure functions of a state: it knows no run,
 no document and no model, so that a trainer can drive it step by step. An `Agent` drives one over a document in a run.
+A step is a conversation: the policy yields what it wants to know, and is sent the replies.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -16,7 +17,9 @@ from convmem.core import (
     NOT_FOUND,
     BudgetExhausted,
     CallFailed,
+    Citation,
     ContextExceeded,
+    Evidence,
     EvidenceFound,
     LayerStarted,
     Malformed,
@@ -81,15 +84,12 @@ class Prompt:
         return self.template.render({name: "".join(map(str, value)) for name, value in self.variables.items()})
 
 
-class Policy(ABC, Generic[S]):
-    """An agent as pure functions; with a model of any kind it reads and answers as follows::
+Steps = Generator[Any, Any, S]
+"""One step: yields prompts, and whatever else the agent knows how to answer, is sent the answers, returns a state."""
 
-        state = policy.start(question)
-        for section in sections:
-            state = policy.update(state, model(policy.prompt(state, section).render()))
-            if state.finished:
-                break
-        answer = extract(model(policy.answer_prompt(state).render()))
+
+class Policy(ABC, Generic[S]):
+    """An agent as pure functions.
 
     ``tokenizer`` counts what a state may hold. ``memory_tokens`` is the most that a state takes in a prompt, and
     ``expected_tokens`` what estimates take a step's reply to have.
@@ -106,8 +106,8 @@ class Policy(ABC, Generic[S]):
         """The state before anything was read."""
 
     @abstractmethod
-    def prompt(self, state: S, section: str | Sequence[Piece]) -> Prompt:
-        """What is asked about the next section, as text or as the pieces that it is made of."""
+    def step(self, state: S, section: Any) -> Steps[S]:
+        """The state after the next section, whatever the replies say."""
 
     @abstractmethod
     def parse(self, reply: str) -> Any:
@@ -117,28 +117,54 @@ class Policy(ABC, Generic[S]):
         """`parse`, more tolerant."""
         return self.parse(reply)
 
-    @abstractmethod
-    def apply(self, state: S, wanted: Any) -> S:
-        """The state after what ``parse`` or ``repair`` gave."""
+    def read(self, reply: str) -> Any | None:
+        """What a reply wants done, however it is written; None where it can't be read."""
+        for read in (self.parse, self.repair):
+            try:
+                return read(reply)
+            except Malformed:
+                continue
+        return None
 
     @abstractmethod
     def answer_prompt(self, state: S) -> Prompt:
         """What is asked at the end; `extraction.extract` finds the answer in the reply."""
-
-    def update(self, state: S, reply: str) -> S:
-        """The state after a reply, whatever it says: one that can't be read only counts as ``unusable``."""
-        for read in (self.parse, self.repair):
-            try:
-                return self.apply(state, read(reply))
-            except Malformed:
-                continue
-        return replace(state, unusable=state.unusable + 1)
 
     def limited(self, text: str, limit: int) -> tuple[str, int]:
         """The first ``limit`` tokens of ``text``, and how many tokens that leaves out."""
         offsets = self.tokenizer.offsets(text)
         beyond = len(offsets) - limit
         return (text[: int(offsets[limit])].rstrip(), beyond) if beyond > 0 else (text, 0)
+
+
+class OneReply(Policy[S]):
+    """An agent that asks once for each section. With a model of any kind it reads and answers as follows::
+
+        state = policy.start(question)
+        for section in sections:
+            state = policy.update(state, model(policy.prompt(state, section).render()))
+            if state.finished:
+                break
+        answer = extract(model(policy.answer_prompt(state).render()))
+
+    What differs between agents is the prompt, and what is made of a reply.
+    """
+
+    @abstractmethod
+    def prompt(self, state: S, section: str | Sequence[Piece]) -> Prompt:
+        """What is asked about the next section, as text or as the pieces that it is made of."""
+
+    @abstractmethod
+    def apply(self, state: S, wanted: Any) -> S:
+        """The state after what ``parse`` or ``repair`` gave."""
+
+    def update(self, state: S, reply: str) -> S:
+        """The state after a reply, whatever it says: one that can't be read only counts as ``unusable``."""
+        wanted = self.read(reply)
+        return replace(state, unusable=state.unusable + 1) if wanted is None else self.apply(state, wanted)
+
+    def step(self, state: S, section: str | Sequence[Piece]) -> Steps[S]:
+        return self.update(state, (yield self.prompt(state, section)))
 
 
 def tagged(reply: str, tag: str) -> str | None:
@@ -151,7 +177,10 @@ def tagged(reply: str, tag: str) -> str | None:
 
 
 class Agent(Generic[S]):
-    """A policy at work on a question over the run's document: one call a section, each waiting for the one before."""
+    """A policy at work on a question over the run's document: section after section, each waiting for the one before.
+
+    What a policy's steps ask beside prompts, and how a section is shown to them, a subclass knows.
+    """
 
     def __init__(self, policy: Policy[S], question: str, run: Run) -> None:
         self.policy, self.run = policy, run
@@ -183,51 +212,90 @@ class Agent(Generic[S]):
             return Finding(question, NOT_FOUND, False)
         prompt = await self._off_loop(self.policy.answer_prompt, self.state)
         try:
-            reply = await self.run.call(self._ask(prompt, priority=(-1_000,), answering=True))
+            reply = await self.run.call(self._ask(prompt, priority=(-1_000,), answering=True, parse=_answered))
         except (CallFailed, ContextExceeded, Stopped) as failure:
             return unanswered(question, failure, self.run)
         text = extract(reply.text)
         if says_nothing(text):
             return Finding(question, NOT_FOUND, False, node=reply.node)
-        shown = [part for value in prompt.variables.values() for part in _parts(value) if isinstance(part, str)]
-        citations = self._provenance.cite(f"{question} {text}", shown, self.run)
-        return Finding(question, text, True, citations, reply.node)
+        return Finding(question, text, True, self._citations(f"{question} {text}", prompt), reply.node)
+
+    def shown(self, section: Window) -> Any:
+        """The section as the policy takes it."""
+        return (section.span,)
+
+    async def judged(self, asked: Any) -> Any:
+        """The answer to what a step asks and is no prompt."""
+        raise NotImplementedError(f"nothing answers {asked!r}")
 
     async def _step(self, section: Window) -> None:
         """One section; in halves where the model takes less. One that can't be read leaves the state as it was."""
-        prompt = await self._off_loop(self.policy.prompt, self.state, (section.span,))
-        ask = self._ask(prompt, window=section.span, priority=(0, section.index))
+        steps = self.policy.step(self.state, self.shown(section))
         try:
-            reply = await self.run.call(ask)
+            await self._converse(steps, section.span, window=section.span, priority=(0, section.index))
         except ContextExceeded as exceeded:
             if section.tokens[1] - section.tokens[0] < 2 * LEAST_WINDOW:
-                self.run.failed(section.span, ask.role, "", str(exceeded))
+                self.run.failed(section.span, self.run.trace[-1].role, "", str(exceeded))
                 return
             for half in split(self.run.document, self.run.tokenizer, section):
                 if not self.state.finished:
                     await self._step(half)
         except CallFailed:
             return
-        else:
-            await self._update(reply, section.span, prompt.reply_tokens)
 
-    async def _update(self, reply: Reply[Any], read: Span, reply_tokens: int) -> None:
-        before = self.state
-        self.state = await self._off_loop(self.policy.update, before, reply.text)
-        self._node = reply.node
-        if reply.finish == "length":
-            self.run.warn(f"A reply was cut off at its limit of {reply_tokens:,} tokens, and the memory with it.")
+    async def _converse(self, steps: Steps[S], read: Span, **ask: Any) -> None:
+        """Answer all that a step asks; the state that it ends in becomes the agent's.
+
+        What can't be asked at first ends the step, and everything stays as it was; later, it counts as an empty reply.
+        """
+        before, replies = self.state, list[Reply[Any]]()
+        answer: Any = None
+        while not isinstance(asked := await self._off_loop(_advanced, steps, answer), _Ended):
+            if not isinstance(asked, Prompt):
+                answer = await self.judged(asked)
+                continue
+            try:
+                reply = await self.run.call(self._ask(asked, parse=self.policy.parse, repair=self.policy.repair, **ask))
+            except (CallFailed, ContextExceeded, Stopped):
+                if not replies:
+                    raise
+                answer = ""
+                continue
+            if reply.finish == "length":
+                limit = f"{asked.reply_tokens:,} tokens"
+                self.run.warn(f"A reply was cut off at its limit of {limit}, and the memory with it.")
+            self._node = reply.node
+            replies.append(reply)
+            answer = reply.text
+        self.state = asked.state
+        self._changed(before, replies, read)
+
+    def _changed(self, before: S, replies: Sequence[Reply[Any]], read: Span) -> None:
+        """Note and tell what a step changed."""
         if self.state.cut > before.cut:
             self.run.cut("memory beyond its limit", self.state.cut - before.cut)
-        for text in self.state.texts.values():
-            if text and text not in self._places and (at := reply.text.find(text)) >= 0:
-                self._places[text] = ReplySlice(reply.node, at, at + len(text))
+        self._place(self.state.texts.values(), replies)
         new = self._provenance.rewritten(self.state.texts, read)
-        relevance: Relevance = 1 if new else 0
-        self.run.trace.mark(reply.node, relevance)
+        self._tell(replies[0].node, read, 1 if new else 0, new)
+
+    def _place(self, texts: Iterable[str], replies: Sequence[Reply[Any]]) -> None:
+        """Note where texts of the memory stand in replies, so that a trace holds them once."""
+        for text in texts:
+            for reply in replies:
+                if text and text not in self._places and (at := reply.text.find(text)) >= 0:
+                    self._places[text] = ReplySlice(reply.node, at, at + len(text))
+
+    def _tell(self, node: int, read: Span, relevance: Relevance, found: Sequence[Evidence]) -> None:
+        """Tell what came of a section."""
+        self.run.trace.mark(node, relevance)
         self.run.emit(WindowRead(0, "", read, relevance))
-        for evidence in new:
+        for evidence in found:
             self.run.emit(EvidenceFound(evidence))
+
+    def _citations(self, claim: str, prompt: Prompt) -> tuple[Citation, ...]:
+        """What of the document stands behind an answer from ``prompt``."""
+        shown = [part for value in prompt.variables.values() for part in _parts(value) if isinstance(part, str)]
+        return self._provenance.cite(claim, shown, self.run)
 
     async def _off_loop(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What one of the policy's functions gives; in a thread, where counting asks a server."""
@@ -235,14 +303,15 @@ class Agent(Generic[S]):
             return await in_thread(function, *args, **kwargs)
         return function(*args, **kwargs)
 
-    def _ask(self, prompt: Prompt, **more: Any) -> Ask[Any]:
+    def _ask(
+        self, prompt: Prompt, *, parse: Callable[[str], Any], repair: Callable[[str], Any] | None = None, **more: Any
+    ) -> Ask[Any]:
         """The call for a prompt, with every text that an earlier reply holds given as that reply's slice."""
-        answering = more.get("answering", False)
         return Ask(
             template=prompt.template,
             variables={name: self._placed(value) for name, value in prompt.variables.items()},
-            parse=_answered if answering else self.policy.parse,
-            repair=None if answering else self.policy.repair,
+            parse=parse,
+            repair=repair,
             max_tokens=prompt.reply_tokens,
             schema=prompt.schema,
             parents=() if self._node is None else (self._node,),
@@ -256,8 +325,23 @@ class Agent(Generic[S]):
         """Keep what answering from a full memory may cost."""
         prompt = self.policy.answer_prompt(self.state)
         tokenizer = self.run.model(prompt.template.name).tokenizer or self.run.tokenizer
-        measured = await self.run.measure(self._ask(prompt)) + self.policy.memory_tokens
+        measured = await self.run.measure(self._ask(prompt, parse=_answered)) + self.policy.memory_tokens
         self.run.set_aside(round(measured * (1 if tokenizer.exact else 1 + ESTIMATE_MARGIN)) + prompt.reply_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """That a step has ended, and its state: a generator's own way of saying so can't leave a thread."""
+
+    state: Any
+
+
+def _advanced(steps: Steps[S], answer: Any) -> Any:
+    """What a step asks next once it has the answer to what it asked before (None at first), or that it has ended."""
+    try:
+        return steps.send(answer)
+    except StopIteration as end:
+        return _Ended(end.value)
 
 
 def _parts(value: str | Sequence[Piece]) -> Sequence[Piece]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from convmem.core import LayerPlan, Plan, Span
 from convmem.document import Document, Windows
-from convmem.memory.agent import Policy, Prompt
+from convmem.memory.agent import OneReply, Prompt
 from convmem.methods.base import Facts
 
 PROMPT_TOKENS = 400
@@ -44,7 +44,7 @@ def plan_of_calls(
 
 
 def plan_of_sections(
-    policy: Policy[Any], sections: Windows, document: Document, facts: Facts, question: str
+    policy: OneReply[Any], sections: Windows, document: Document, facts: Facts, question: str
 ) -> Plan:  # fmt: skip
     """The plan of an agent that reads sections one after the other with a full memory, and answers from that."""
 

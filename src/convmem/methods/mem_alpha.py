@@ -21,7 +21,7 @@ from pydantic import Field
 from convmem import prompts
 from convmem.core import Answer, Malformed, Piece, Plan, Tokenizer
 from convmem.document import Document, stride_windows
-from convmem.memory.agent import Agent, Policy, Prompt, State
+from convmem.memory.agent import Agent, OneReply, Prompt, State
 from convmem.memory.kernel import LEAST_WINDOW
 from convmem.memory.lexical import BM25
 from convmem.methods.base import Facts, Method, MethodConfig
@@ -114,7 +114,7 @@ class Operation:
     content: str
 
 
-class MemAlphaPolicy(Policy[Memories]):
+class MemAlphaPolicy(OneReply[Memories]):
     """The reply lists operations; one without such a list can't be read and leaves all memories as they were.
 
     Operations apply in their order. One that names no tool or memory, an id that its memory doesn't hold, no content

@@ -22,7 +22,7 @@ from pydantic import Field
 from convmem import prompts
 from convmem.core import Answer, Malformed, Piece, Plan, Tokenizer
 from convmem.document import Document, stride_windows
-from convmem.memory.agent import Agent, Policy, Prompt, State
+from convmem.memory.agent import Agent, OneReply, Prompt, State
 from convmem.memory.kernel import LEAST_WINDOW
 from convmem.methods.base import Facts, Method, MethodConfig
 from convmem.methods.estimate import PROMPT_TOKENS, plan_of_sections
@@ -79,7 +79,7 @@ class Memory(State):
         return {"memory": self.memory}
 
 
-class Overwriting(Policy[M], Generic[M]):
+class Overwriting(OneReply[M], Generic[M]):
     """What all agents do that overwrite one memory; the rest is their own form of prompt and reply."""
 
     def __init__(self, config: Config, tokenizer: Tokenizer) -> None:
