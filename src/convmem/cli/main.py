@@ -53,8 +53,8 @@ ModelOption = Annotated[
         "-m",
         metavar="M",
         help="An OpenAI-compatible endpoint (http://host:8000/v1, with #name where it serves several models), a path "
-        "to a .gguf file, or local: the embedded model, 1.1 GB, downloaded once. A second --model score=M2 sets "
-        "another model for one role. Keys come from CONVMEM_API_KEY, else OPENAI_API_KEY.  "
+        "to a .gguf file, or local: the embedded model, 1.1 GB, downloaded once. Several endpoints of one model share "
+        "its calls. --model score=M2 sets another model for a role. Keys come from CONVMEM_API_KEY, else OPENAI_API_KEY.  "
         "[default: CONVMEM_MODEL, the configuration file, local]",
     ),
 ]
@@ -250,6 +250,8 @@ def _settings(models: Sequence[str] | None, changes: Sequence[str] | None, **opt
         role, equals, named = spec.partition("=")
         if equals and role.isidentifier():
             settings["models"] = {**settings.get("models", {}), role: named}
+        elif "://" in spec and "://" in settings.get("model", ""):
+            settings["model"] += f",{spec}"
         elif settings.setdefault("model", spec) != spec:
             raise InputError(
                 f"--model is given as '{settings['model']}' and as '{spec}': keep one, or say for which role."

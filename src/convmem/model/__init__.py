@@ -6,6 +6,7 @@ from convmem.model.download import find as find_local
 from convmem.model.embedded import Embedded
 from convmem.model.endpoint import Endpoint
 from convmem.model.places import cache_directory, calls_file, expand
+from convmem.model.pool import Pool
 from convmem.model.reply import read_json, repair_json
 from convmem.model.simulated import SimulatedReader
 
@@ -14,6 +15,7 @@ __all__ = [
     "CacheInfo",
     "Embedded",
     "Endpoint",
+    "Pool",
     "SimulatedReader",
     "cache_directory",
     "calls_file",

@@ -1,0 +1,181 @@
+"""Several servers of one model, used as one: calls go where they are answered first, and past a server that fails.
+
+Knows models and how their calls fail; which of them takes a call is up to ``dispatch``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from convmem.core import (
+    Call,
+    Completion,
+    Fatal,
+    Model,
+    ModelError,
+    RateLimited,
+    Refused,
+    TimedOut,
+    Tokenizer,
+    Transient,
+)
+from convmem.model.dispatch import Dispatch, Share, Verdict
+from convmem.model.transport import Unreachable
+
+_OPENING = 512
+"""Characters by which calls that begin alike are known: windows of one document differ in fewer."""
+
+
+class Places(Protocol):
+    """Who gives out the places at the servers: a ``Dispatch``, or one that other processes share."""
+
+    async def take(self, opening: str = "", but: Collection[str] = ()) -> str | None: ...
+    def done(self, name: str, verdict: Verdict, seconds: float = 0.0, wait: float | None = None) -> None: ...
+
+
+class Pool:
+    """``members`` by name, all with the same weights, as one model.
+
+    Everyone who asks through the pool shares one limit for each member: as many calls at once as it serves, fewer when
+    it asks to wait, none for a while when it fails. A call that a member fails is sent to another at once. ``places``
+    makes what gives out the places, from the slots of the members.
+    """
+
+    def __init__(
+        self, members: Mapping[str, Model], *, places: Callable[[Mapping[str, int]], Places] = Dispatch
+    ) -> None:
+        self._members = dict(members)
+        self._first = next(iter(self._members.values()))
+        self._make_places = places
+        self._places: Places | None = None
+        self._absent: set[str] = set()
+        """Members that could not be had yet."""
+
+    @property
+    def identity(self) -> str:
+        return self._first.identity
+
+    @property
+    def context(self) -> int | None:
+        return min((model.context for model in self._present if model.context), default=None)
+
+    @property
+    def slots(self) -> int:
+        return sum(model.slots for model in self._members.values())
+
+    @property
+    def logprobs(self) -> bool | None:
+        said = {model.logprobs for model in self._present}
+        return False if False in said else None if None in said else True
+
+    @property
+    def tokens_per_second(self) -> tuple[float, float] | None:
+        return self._first.tokens_per_second
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        return self._first.tokenizer
+
+    async def prepare(self) -> None:
+        """Prepare every member; those that can't be had are tried again later.
+
+        Raises Fatal where none can be had, or where they serve different models.
+        """
+        if self._places:
+            return
+        names = list(self._members)
+        outcomes = await asyncio.gather(*(self._members[name].prepare() for name in names), return_exceptions=True)
+        failed = {name: error for name, error in zip(names, outcomes, strict=True) if error is not None}
+        for error in failed.values():
+            if not isinstance(error, Fatal) or len(failed) == len(names):
+                raise error
+        if self._places:  # another run was quicker
+            return
+        self._absent = set(failed)
+        self._first = self._present[0]
+        for name in names:
+            if name not in failed:
+                self._check(name)
+        self._places = self._make_places({name: model.slots for name, model in self._members.items()})
+
+    async def complete(self, call: Call) -> Completion:
+        """Answer ``call``, with one try at each member that is not set aside. Raises what the last one raised."""
+        await self.prepare()
+        assert self._places
+        opening, tried, failed = _opening(call), set[str](), None
+        while name := await self._places.take(opening, tried):
+            tried.add(name)
+            try:
+                return await self._ask(name, call)
+            except TimedOut:
+                raise  # another would be as long over it
+            except (RateLimited, Transient, Fatal) as error:
+                if isinstance(error, Refused):
+                    raise
+                failed = error
+        assert failed
+        raise failed
+
+    async def close(self) -> None:
+        """Close every member."""
+        await asyncio.gather(*(model.close() for model in self._members.values()))
+
+    def shares(self) -> tuple[Share, ...]:
+        """What each member did so far, where the places are this process's own."""
+        return self._places.shares() if isinstance(self._places, Dispatch) else ()
+
+    @property
+    def _present(self) -> list[Model]:
+        return [model for name, model in self._members.items() if name not in self._absent]
+
+    async def _ask(self, name: str, call: Call) -> Completion:
+        """One try at a member whose place was taken, which is given back."""
+        assert self._places
+        now = asyncio.get_running_loop().time
+        verdict: Verdict = "dropped"
+        wait, started = None, now()
+        try:
+            if name in self._absent:
+                await self._members[name].prepare()
+                self._check(name)
+                self._absent.discard(name)
+            completion = await self._members[name].complete(call)
+            verdict = "answered"
+        except ModelError as error:
+            verdict = _verdict(error)
+            wait = error.retry_after if isinstance(error, RateLimited) else None
+            raise
+        finally:
+            self._places.done(name, verdict, now() - started, wait)
+        return completion
+
+    def _check(self, name: str) -> None:
+        """Raise Fatal where ``name`` serves another model than the first member."""
+        theirs, ours = self._members[name].identity, self._first.identity
+        if theirs != ours:
+            raise Fatal(f"Endpoints that share the calls must serve one model, but {name} has {theirs} and not {ours}.")
+
+
+def _verdict(error: ModelError) -> Verdict:
+    match error:
+        case RateLimited():
+            return "busy"
+        case Refused():
+            return "dropped"
+        case Unreachable() | Fatal():
+            return "gone"
+        case Transient() | TimedOut():
+            return "failed"
+        case _:
+            return "dropped"
+
+
+def _opening(call: Call) -> str:
+    """What tells calls apart that don't begin alike; calls on one window begin with it."""
+    digest = 0
+    for message in call.messages:
+        digest = zlib.crc32(message.content[:_OPENING].encode("utf-8", "surrogatepass"), digest)
+    return f"{digest:08x}"
