@@ -102,7 +102,10 @@ class Coverage:
 
 @dataclass(slots=True)
 class Totals:
-    """Calls that a model answered in this run and their tokens; answers from the cache count only as ``cache_hits``."""
+    """Calls that a model answered in this run and their tokens; answers from the cache count only as ``cache_hits``.
+
+    The prompts of calls that were sent and then cancelled are in ``prompt_tokens`` too.
+    """
 
     calls: int = 0
     prompt_tokens: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from convmem.core.answer import Answer
+from convmem.core.answer import Answer, Citation
 from convmem.core.evidence import Evidence, Relevance
 from convmem.core.plan import Plan
 from convmem.core.span import Span
@@ -46,7 +46,7 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True)
 class CallEnded:
-    """A call was answered, replayed or given up; tokens are 0 where it was replayed."""
+    """A call was answered, replayed, given up or cancelled; tokens are 0 where it was replayed."""
 
     role: str
     layer: int
@@ -77,9 +77,10 @@ class EvidenceFound:
 
 @dataclass(frozen=True, slots=True)
 class BestAnswer:
-    """The best answer so far."""
+    """The best answer so far, and the passages that support it."""
 
     text: str
+    citations: tuple[Citation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

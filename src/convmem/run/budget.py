@@ -136,6 +136,20 @@ class Ticket:
         self.budget._settle()
         await self.decision
 
+    def again(self) -> bool:
+        """Reserve as much once more, for a second try beside the first; False where that is not sure to fit.
+
+        It doesn't wait, and so may depend on what runs at once.
+        """
+        limit, total = self.budget.limit, self.budget._total
+        if limit is not None:
+            aside = 0 if self.answering else max(0, self.budget._aside - total.answering)
+            if total.used + total.promised + aside + self.reserved > limit:
+                return False
+            self.promised += self.reserved
+            total.promised += self.reserved
+        return True
+
     def charge(self, tokens: int) -> None:
         """Count what a try used, in place of what was reserved for it."""
         total = self.budget._total

@@ -6,7 +6,7 @@ Knows one model and what the run has learned of it; knows nothing of methods, ev
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -21,6 +21,7 @@ from convmem.core import (
     Fatal,
     Malformed,
     Model,
+    ModelError,
     Refused,
     Sampling,
     TimedOut,
@@ -35,6 +36,7 @@ from convmem.run.ledger import Accounts
 from convmem.run.retry import persist
 from convmem.run.scheduler import Scheduler
 from convmem.run.settings import RunSettings
+from convmem.run.stragglers import Stragglers
 from convmem.run.texts import Meter, Texts
 
 T = TypeVar("T")
@@ -81,6 +83,7 @@ class Caller:
         self.meter = meter
         self._model = model
         self._scheduler = Scheduler(settings.concurrency or model.slots)
+        self._stragglers = Stragglers(settings.hedge) if settings.hedge else None
         self._settings = settings
         self._temperature = temperature
         self._top_p = top_p
@@ -130,7 +133,6 @@ class Caller:
             self.gate.check(await self._measure(job), ask.max_tokens)
             if self._fatal:
                 raise self._fatal
-            job.sent()
             completion = await self._send(job, call)
             slot.used = True
             return await self._received(job, call, completion)
@@ -172,7 +174,8 @@ class Caller:
         """Send until a reply comes, or an error that no further try can mend."""
         reply_tokens = call.sampling.max_tokens
         try:
-            completion = await persist(lambda: self._model.complete(call), self._settings.retries, str(job.key))
+            job.sent()
+            completion = await persist(lambda: self._hedged(job, call), self._settings.retries, str(job.key))
         except TimedOut as error:
             limit = job.measured // 2 + reply_tokens
             raise ContextExceeded(f"The model read {job.measured:,} tokens too slowly: {error}", limit) from error
@@ -197,6 +200,44 @@ class Caller:
         self._answered = self._known = True
         return completion
 
+    async def _hedged(self, job: Job[T], call: Call) -> Completion:
+        """One try, and a copy of it where it takes much longer than its siblings did: the first reply counts."""
+        if not self._stragglers:
+            return await self._sent(job, call)
+        first = asyncio.create_task(self._sent(job, call))
+        late = asyncio.create_task(self._stragglers.late(_kind(job.ask)))
+        tries = [first]
+        try:
+            await asyncio.wait({first, late}, return_when=asyncio.FIRST_COMPLETED)
+            if first.done() or not job.ticket.again():
+                return await first
+            tries.append(asyncio.create_task(self._copy(job, call)))
+            return await _first_reply(tries)
+        finally:
+            for task in (late, *tries):
+                task.cancel()
+            await asyncio.gather(late, *tries, return_exceptions=True)
+
+    async def _copy(self, job: Job[T], call: Call) -> Completion:
+        """A second try beside the first, in a slot of its own."""
+        async with self._scheduler.slot(job.node, job.ask.priority):
+            return await self._sent(job, call)
+
+    async def _sent(self, job: Job[T], call: Call) -> Completion:
+        """One try; where it is cancelled, its prompt counts as read."""
+        clock = asyncio.get_running_loop()
+        started = clock.time()
+        try:
+            completion = await self._model.complete(call)
+        except asyncio.CancelledError:
+            self._accounts.cancelled(call.role, job.measured)
+            job.ticket.charge(job.measured)
+            job.used = _sum(job.used, Usage(job.measured))
+            raise
+        if self._stragglers:
+            self._stragglers.took(_kind(job.ask), clock.time() - started)
+        return completion
+
     async def _received(self, job: Job[T], call: Call, completion: Completion) -> Completion:
         """Store a reply that can be trusted; account for it in any case."""
         measured = job.measured
@@ -215,6 +256,23 @@ class Caller:
         if distrusted:
             raise self.gate.distrust(measured, usage.prompt_tokens, call.sampling.max_tokens)
         return completion
+
+
+def _kind(ask: Ask[T]) -> tuple[str, int]:
+    """What makes calls siblings, which take about as long."""
+    return ask.role, ask.layer
+
+
+async def _first_reply(tries: Sequence[asyncio.Task[Completion]]) -> Completion:
+    """The reply that comes first; where all fail, the last failure."""
+    failure: ModelError | None = None
+    for task in asyncio.as_completed(tries):
+        try:
+            return await task
+        except ModelError as error:
+            failure = error
+    assert failure
+    raise failure
 
 
 def _read(ask: Ask[T], completion: Completion) -> T:

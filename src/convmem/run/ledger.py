@@ -26,6 +26,11 @@ class Accounts:
             totals.cached_tokens += usage.cached_tokens
             totals.completion_tokens += usage.completion_tokens
 
+    def cancelled(self, role: str, prompt_tokens: int) -> None:
+        """A call was cancelled after it had been sent."""
+        for totals in self._totals(role):
+            totals.prompt_tokens += prompt_tokens
+
     def replayed(self, role: str) -> None:
         """The cache had the reply."""
         for totals in self._totals(role):

@@ -110,7 +110,8 @@ class Run:
         - ``BudgetExhausted`` or ``DeadlinePassed`` (``Stopped``) where the run may not make the call;
         - ``Fatal`` where no call can succeed.
 
-        A reply that can't be read is not an error: its ``value`` is None.
+        A reply that can't be read is not an error: its ``value`` is None. Cancelling a call leaves its slot and what it
+        had reserved to others, and closes its request; what was sent by then is counted.
         """
         node = self.trace.open(
             ask.role,
@@ -128,6 +129,9 @@ class Run:
             try:
                 async with self._in_time(ask.answering):
                     reply = await self._caller(ask.role).answer(job)
+            except asyncio.CancelledError:
+                self._ended(job, started, "cancelled")
+                raise
             except (Stopped, ContextExceeded):
                 self._ended(job, started, "refused")
                 raise

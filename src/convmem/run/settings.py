@@ -24,5 +24,8 @@ class RunSettings(BaseModel):
     """Seed of every sampled reply; equal runs with equal seeds make equal calls."""
     retries: int = Field(default=3, ge=0)
     """Further tries of a call after each kind of failure: rate limit, server error, time limit, malformed reply."""
+    hedge: float | None = Field(default=None, ge=1, allow_inf_nan=False)
+    """A call that takes so many times as long as nine in ten of its siblings (answered calls of its role and layer) did
+    is sent a second time: the first reply counts, the other call is cancelled, and both cost. Unset: never."""
     namespace: str = ""
     """Whose cache it is (a tenant on a server); replies are never shared between namespaces."""

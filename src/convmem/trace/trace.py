@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 from convmem.core import Answer, Piece, Relevance, ReplySlice, Span, Usage
 
-Status = Literal["open", "ok", "malformed", "failed", "refused"]
-"""``open``: not (yet) answered; ``malformed``: answered, unreadable; ``failed``: given up; ``refused``: not allowed."""
+Status = Literal["open", "ok", "malformed", "failed", "refused", "cancelled"]
+"""``open``: not (yet) answered; ``malformed``: answered, unreadable; ``failed``: given up; ``refused``: not allowed;
+``cancelled``: no longer wanted."""
 
 CHECKING = "verify"
 """The role of calls that check what is written already."""
@@ -136,8 +137,7 @@ class Trace:
 
     @property
     def final(self) -> int | None:
-        """The node of the final prompt: the last one answered that does not check the answer; None where there is none.
-        """
+        """The node of the final prompt: the last one answered that does not check the answer, None without any."""
         ended = (i for i in reversed(range(len(self))) if self._nodes[i].status == "ok")
         return next((i for i in ended if self._nodes[i].role != CHECKING), None)
 

@@ -6,6 +6,7 @@ const RANK = { irrelevant: 0, plain: 1, background: 2, direct: 3, lost: 4 };
 const WORDS = { irrelevant: "irrelevant", background: "background", direct: "direct evidence", lost: "no reply", plain: "not judged" };
 
 function kind(node) {
+  if (node.status === "cancelled") return "plain";
   if (node.status !== "ok" && node.status !== "malformed") return "lost";
   return node.relevance === undefined ? "plain" : ["irrelevant", "background", "direct"][node.relevance];
 }
