@@ -140,7 +140,7 @@ class Answer:
     model: str
     seed: int
     warnings: tuple[str, ...] = ()
-    claims: tuple[Claim, ...] | None = None
     method: str = ""
     plan: Plan | None = None
     trace: Any = None
+    claims: tuple[Claim, ...] | None = None
