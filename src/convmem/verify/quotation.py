@@ -30,7 +30,7 @@ _AFTER = r"(?![.,:/]?\d)(?! \d{3}(?!\d))(?!\w)"
 
 
 def normalized(text: str) -> str:
-    """``text`` without what typesetting does to it: compatibility forms, kinds of quotation marks, dashes and spaces."""
+    """``text`` without what typesetting adds: compatibility forms, kinds of quotation marks, dashes and spaces."""
     return " ".join(_plain(text).split())
 
 
