@@ -106,14 +106,14 @@ def answer_json(answer: Answer) -> dict[str, Any]:
     coverage = answer.coverage
     return {
         "answer": answer.text,
-        "citations": [_place(c.location) | {"quote": c.quote} for c in answer.citations],
+        "citations": [place_json(c.location) | {"quote": c.quote} for c in answer.citations],
         "sub_questions": [{"question": s.question, "answer": s.answer} for s in answer.sub_questions],
         "coverage": {
             "tokens": coverage.tokens,
             "read_tokens": coverage.read_tokens,
             "windows": coverage.windows,
             "failed_windows": [
-                _place(f.location) | {"role": f.role, "channel": f.channel, "reason": f.reason}
+                place_json(f.location) | {"role": f.role, "channel": f.channel, "reason": f.reason}
                 for f in coverage.failed_windows
             ],
             "truncated": [asdict(t) for t in coverage.truncated],
@@ -171,7 +171,7 @@ def trace_format(path: Path) -> Callable[[Mapping[str, Any]], bytes]:
             raise InputError(f"A trace is written as .html or .json, and '{path}' is neither.")
 
 
-def _place(location: Location) -> dict[str, Any]:
+def place_json(location: Location) -> dict[str, Any]:
     """A location as plain values; ``start`` and ``end`` in characters of the source's text."""
     return {
         "source": location.source,
@@ -258,12 +258,27 @@ def _connect(
     return {role: made[one] if isinstance(one, str) else one for role, one in models.items()}
 
 
+def connected(
+    settings: Settings, stack: AsyncExitStack, share: Callable[[str, Model], Model] = lambda _spec, model: model
+) -> dict[str, Model]:
+    """The models of ``settings`` by role, closed with ``stack``; ``share`` is given each, with what names it.
+
+    Raises InputError where one of them is for a role that there is not.
+    """
+    specs = {role: spec for role, spec in _by_role(None, settings.general).items() if isinstance(spec, str)}
+    made = {spec: share(spec, _model(spec, settings)) for spec in specs.values()}
+    for one in made.values():
+        stack.push_async_callback(one.close)
+    return {role: made[spec] for role, spec in specs.items()}
+
+
 def _model(spec: str, settings: Settings, progress: Callable[[int, int], None] = lambda _done, _total: None) -> Model:
     general = settings.general
     return connect(
         spec,
         context=settings.run.context,
         timeout=general.timeout,
+        slots=settings.run.concurrency,
         tokenizer=JsonTokenizer(general.tokenizer) if general.tokenizer else None,
         progress=progress,
     )

@@ -96,14 +96,30 @@ def to_json(
     ``fence`` is what the prompts set between tags with, by tag and text. Raises KeyError for an unknown template.
     """
     texts = {key: text for key in {node.key for node in trace if node.key} if (text := replies(key)) is not None}
-    nodes = _NODES.dump_python(list(trace), mode="json", exclude_defaults=True)
+    known = outline(trace)
     fences = _Fences(trace, document, texts, fence)
     used = {node.template: templates[node.template] for node in trace}
     fenced = {id_: set(_FENCED.findall(t.system + t.user)) for id_, t in used.items()}
-    for node, entry in zip(trace, nodes, strict=True):
+    for node, entry in zip(trace, known["nodes"], strict=True):
         variables = {n: p for n, p in node.variables.items() if n in fenced[node.template]}
         if written := {n: i for n, p in variables.items() if (i := fences.index(n, p)) is not None}:
             entry["fences"] = written
+    return {
+        **known,
+        "sources": [
+            {"name": s.name, "text": s.text, "pages": None if s.pages is None else [int(page) for page in s.pages]}
+            for s in document.sources
+        ],
+        "joint": document.joint,
+        "templates": {id_: {"system": t.system, "user": t.user} for id_, t in used.items()},
+        "replies": texts,
+        "fences": fences.written,
+        "used": sorted(trace.used()),
+    }
+
+
+def outline(trace: Trace) -> dict[str, Any]:
+    """The part of an export that holds no text but the question and the answer: what it takes to make it again."""
     return {
         "format": "convmem-trace",
         "version": 1,
@@ -113,21 +129,12 @@ def to_json(
         "model": trace.model,
         "seed": trace.seed,
         "answer": _ANSWER.dump_python(trace.answer, mode="json", exclude={"trace"}),
-        "sources": [
-            {"name": s.name, "text": s.text, "pages": None if s.pages is None else [int(page) for page in s.pages]}
-            for s in document.sources
-        ],
-        "joint": document.joint,
-        "templates": {id_: {"system": t.system, "user": t.user} for id_, t in used.items()},
-        "nodes": nodes,
-        "replies": texts,
-        "fences": fences.written,
-        "used": sorted(trace.used()),
+        "nodes": _NODES.dump_python(list(trace), mode="json", exclude_defaults=True),
     }
 
 
 def from_json(data: Mapping[str, Any]) -> Trace:
-    """The trace that an export holds; its texts are in the export. Raises ValueError where it is not one."""
+    """The trace that an export holds, or its outline. Raises ValueError where it is neither."""
     if data.get("format") != "convmem-trace" or data.get("version") != 1:
         raise ValueError("not a trace that ConvMem wrote (format convmem-trace, version 1)")
     about = {name: data[name] for name in ("question", "method", "config", "model", "seed")}
