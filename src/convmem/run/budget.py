@@ -32,6 +32,7 @@ class Budget:
 
     limit: int | None
     _aside: int = 0
+    _kept: int = 0
     _total: _Sum = field(default_factory=_Sum)
     _undecided: deque[Ticket] = field(default_factory=deque)
     _admitted: deque[Ticket] = field(default_factory=deque)
@@ -48,6 +49,11 @@ class Budget:
     def set_aside(self, tokens: int) -> None:
         """Keep ``tokens`` for answering calls, which use them up first."""
         self._aside = tokens
+        self._settle()
+
+    def keep(self, tokens: int) -> None:
+        """Keep ``tokens`` from every call until less is kept."""
+        self._kept = tokens
         self._settle()
 
     def _settle(self) -> None:
@@ -82,7 +88,7 @@ class Budget:
         if ticket.decision is None or ticket.decision.done():
             return False
         aside = 0 if ticket.answering else max(0, self._aside - before.answering)
-        room = self.limit - before.used - aside - ticket.reserved
+        room = self.limit - self._kept - before.used - aside - ticket.reserved
         if room < 0:
             error = f"The budget of {self.limit:,} tokens has no room for another call; raise --budget to read more."
             ticket.decision.set_exception(BudgetExhausted(error))
@@ -144,7 +150,7 @@ class Ticket:
         limit, total = self.budget.limit, self.budget._total
         if limit is not None:
             aside = 0 if self.answering else max(0, self.budget._aside - total.answering)
-            if total.used + total.promised + aside + self.reserved > limit:
+            if total.used + total.promised + self.budget._kept + aside + self.reserved > limit:
                 return False
             self.promised += self.reserved
             total.promised += self.reserved

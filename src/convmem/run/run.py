@@ -178,6 +178,10 @@ class Run:
         """Keep ``tokens`` of the budget for answering calls."""
         self._budget.set_aside(tokens)
 
+    def keep(self, tokens: int) -> None:
+        """Keep ``tokens`` of the budget from every call, answering ones too, until less is kept."""
+        self._budget.keep(tokens)
+
     def subscribe(self, listener: Callable[[Event], None]) -> None:
         """Call ``listener`` with every event from now on, in the event loop."""
         self._listeners.append(listener)

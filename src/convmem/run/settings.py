@@ -27,5 +27,13 @@ class RunSettings(BaseModel):
     hedge: float | None = Field(default=None, ge=1, allow_inf_nan=False)
     """A call that takes so many times as long as nine in ten of its siblings (answered calls of its role and layer) did
     is sent a second time: the first reply counts, the other call is cancelled, and both cost. Unset: never."""
+    verify: bool = False
+    """Every citation of the answer is looked for in its source, and every claim is checked against what it cites."""
+    strict: bool = False
+    """As `verify`, and the answer is only what its sources support; warnings say what was left out."""
+    verifier: str = "model"
+    """Who judges whether passages support a claim: `model` (the run's, or the one for role `verify`), `nli:PATH` (an
+    NLI cross-encoder in ONNX format, from a folder or by its name on the Hugging Face hub), or `quotation` (only what
+    stands there word for word)."""
     namespace: str = ""
     """Whose cache it is (a tenant on a server); replies are never shared between namespaces."""
