@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from convmem.core import InputError
 from convmem.verify.asking import Asking
+from convmem.verify.calibration import threshold
+from convmem.verify.claims import check, strictly, supported_share
 from convmem.verify.quotation import Quotation, quotes
 from convmem.verify.verifier import UNJUDGED, Judgement, Pair, Premise, Verifier
 
@@ -25,4 +27,7 @@ def verifier(spec: str) -> Verifier:
             raise InputError(f"There is no verifier '{spec}'; choose model or quotation.")
 
 
-__all__ = ["UNJUDGED", "Judgement", "Pair", "Premise", "Verifier", "quotes", "verifier"]
+__all__ = [
+    "UNJUDGED", "Judgement", "Pair", "Premise", "Verifier", "check", "quotes", "strictly", "supported_share",
+    "threshold", "verifier",
+]  # fmt: skip

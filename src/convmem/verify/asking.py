@@ -24,6 +24,7 @@ class Asking:
     """A verifier that asks the run's model of role ``verify``."""
 
     default_threshold = 0.5
+    reserve = 3_000
 
     def identity(self, run: Run) -> str:
         return f"model {run.model(ROLE).identity} {prompts.load(ROLE).id}"

@@ -70,6 +70,12 @@ def strictly(answer: Answer, run: Run) -> Answer:
     )
 
 
+def supported_share(answer: Answer) -> float:
+    """The share of a checked answer's claims that are supported; 1 where it claims nothing."""
+    claims = answer.claims or ()
+    return sum(claim.verdict == "supported" for claim in claims) / len(claims) if claims else 1.0
+
+
 def is_quoted(citation: Citation, run: Run) -> bool:
     """Whether the citation's quote stands at its span of the document, and its location is where that is."""
     document, span = run.document, citation.span

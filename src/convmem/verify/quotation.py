@@ -70,6 +70,7 @@ class Quotation:
     """A verifier that accepts what a premise says word for word, and nothing else."""
 
     default_threshold = 0.5
+    reserve = 0
 
     def identity(self, run: Run) -> str:
         return "quotation"

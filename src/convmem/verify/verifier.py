@@ -38,6 +38,8 @@ class Verifier(Protocol):
 
     default_threshold: float
     """The probability from which a judgement counts, where none was calibrated."""
+    reserve: int
+    """Tokens of a run's budget that checking an answer of usual length may take."""
 
     def identity(self, run: Run) -> str:
         """Which weights and which prompt judge: a calibrated threshold holds for one identity."""
