@@ -35,8 +35,12 @@ from convmem.memory.aggregation import Finding
 from convmem.model import Cache
 from convmem.run import Run, RunSettings
 from convmem.trace import Trace
+from convmem.verify import Verifier, check, strictly, supported_share, threshold, verifier
 
 C = TypeVar("C", bound="MethodConfig")
+
+CHECKING_SHARE = 0.125
+"""Of the budget, the most that is kept for checking the answer."""
 
 
 class MethodConfig(BaseModel):
@@ -126,6 +130,7 @@ class Method(ABC, Generic[C]):
             raise InputError("The question is empty; ask something.")
         models = dict(model) if isinstance(model, Mapping) else {"": model}
         settings = settings or RunSettings()
+        checks = verifier(settings.verifier) if settings.verify or settings.strict else None
         for each in {id(each): each for each in models.values()}.values():
             await each.prepare()
         counter = tokenizer or models[""].tokenizer or EstimateTokenizer()
@@ -144,8 +149,13 @@ class Method(ABC, Generic[C]):
             run.emit(Planned(plan, trace))
             for warning in (*document.warnings, *kept.troubles):
                 run.warn(warning)
+            if checks and settings.budget:
+                run.keep(min(checks.reserve, round(CHECKING_SHARE * settings.budget)))
             try:
                 answer = await self.solve(document, question, run)
+                if checks:
+                    run.keep(0)
+                    answer = await self._checked(document, question, answer, checks, run)
             except* ConvMemError as group:
                 raise _first(group) from None
             warnings = dict.fromkeys((*answer.warnings, *kept.troubles))  # the cache may have met trouble late
@@ -153,6 +163,23 @@ class Method(ABC, Generic[C]):
             trace.finish(answer)
             run.emit(Done(answer))
         return answer
+
+    async def reconsider(self, document: Document, question: str, answer: Answer, run: Run) -> Answer | None:
+        """Another answer in place of one that its sources don't support, from what it was not made from.
+
+        None where there is nothing else to look at.
+        """
+        return None
+
+    async def _checked(self, document: Document, question: str, answer: Answer, checks: Verifier, run: Run) -> Answer:
+        """The answer with its claims; where they aren't supported, after a second look at the document."""
+        least = threshold(checks, run)
+        checked = await check(answer, question, checks, least, run)
+        if supported_share(checked) < 1 and (other := await self.reconsider(document, question, checked, run)):
+            again = await check(other, question, checks, least, run)
+            if supported_share(again) > supported_share(checked):
+                checked = again
+        return strictly(checked, run) if run.settings.strict else checked
 
     def conclude(
         self,
