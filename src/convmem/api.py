@@ -18,7 +18,7 @@ from anyio.from_thread import start_blocking_portal
 
 from convmem.core import Answer, Downloading, Event, InputError, Location, Model, ModelError, Plan, Tokenizer, in_thread
 from convmem.document import Document, EstimateTokenizer, GgufTokenizer, JsonTokenizer, UnknownVocabulary
-from convmem.methods.base import facts_of
+from convmem.methods.base import Facts, facts_of
 from convmem.model import Cache, Embedded, connect, expand, find_local
 from convmem.prompts import roles
 from convmem.run import export
@@ -285,20 +285,25 @@ def _model(spec: str, settings: Settings, progress: Callable[[int, int], None] =
 
 
 async def _plan(settings: Settings, document: Document, question: str, model: str | Model) -> Plan:
+    return await in_thread(settings.method.plan, document, await facts_at_hand(settings, model), question)
+
+
+async def facts_at_hand(settings: Settings, model: str | Model | None = None) -> Facts:
+    """What an estimate may know of ``model``, by default that of ``settings``, without any call or download."""
+    model = model or settings.general.model
     connected = _model(model, settings) if isinstance(model, str) else model
     vocabulary = None
-    if isinstance(connected, Embedded):
-        vocabulary = _vocabulary(model)
-    else:
-        with suppress(ModelError, TimeoutError):
-            async with asyncio.timeout(_DISCOVERY_SECONDS):
-                await connected.prepare()
-    facts = facts_of(connected, connected.tokenizer or vocabulary or EstimateTokenizer(), settings.run)
     try:
-        return await in_thread(settings.method.plan, document, facts, question)
+        if isinstance(connected, Embedded):
+            vocabulary = _vocabulary(model)
+        else:
+            with suppress(ModelError, TimeoutError):
+                async with asyncio.timeout(_DISCOVERY_SECONDS):
+                    await connected.prepare()
     finally:
         if connected is not model:
             await connected.close()
+    return facts_of(connected, connected.tokenizer or vocabulary or EstimateTokenizer(), settings.run)
 
 
 def _vocabulary(spec: str | Model) -> Tokenizer | None:

@@ -14,11 +14,20 @@ import traceback
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from convmem.cli import bench
+from convmem.cli.options import (
+    DebugOption,
+    JsonOption,
+    MethodOption,
+    ModelOption,
+    PresetOption,
+    SetOption,
+    settings_of,
+)
 from convmem.cli.terminal import Notes, counted, one_line, put
 from convmem.core import ConvMemError, InputError
 
@@ -45,40 +54,6 @@ cache_app = typer.Typer(
 )
 app.add_typer(cache_app, name="cache")
 app.add_typer(bench.app, name="bench")
-
-ModelOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="M",
-        help="An OpenAI-compatible endpoint (http://host:8000/v1, with #name where it serves several models), a path "
-        "to a .gguf file, or local: the embedded model, 1.1 GB, downloaded once. Several endpoints of one model share "
-        "its calls. --model score=M2 sets another model for a role. Keys come from CONVMEM_API_KEY, else OPENAI_API_KEY.  "
-        "[default: CONVMEM_MODEL, the configuration file, local]",
-    ),
-]
-MethodOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="How to read the document; see convmem methods.  [default: convmem]")
-]
-PresetOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="lean|paper",
-        help="The settings to start from: lean reads about once, paper as published, about 30 times.  [default: lean]",
-    ),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Any other setting, such as window=4000, deadline=60 (seconds) or concurrency=8; docs/configuration.md "
-        "has them all. Repeatable.",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 @app.command()
@@ -135,7 +110,7 @@ def ask(
         raise InputError(f"The last argument is the question, but '{question}' exists: put the question after it.")
     if trace:
         _check_writable(trace, files)
-    settings = _settings(model, changes, method=method, preset=preset, budget=budget, seed=seed)
+    settings = settings_of(model, changes, method=method, preset=preset, budget=budget, seed=seed)
     notes = Notes(quiet)
     watch = Watch(notes)
     document = Document.from_paths(files)
@@ -182,7 +157,7 @@ def plan(
     from convmem.cli.report import plan_table
 
     question = files.pop() if len(files) > 1 and _is_question(files[-1]) else ""
-    estimate = api.plan(files, question, **_settings(model, changes, method=method, preset=preset))
+    estimate = api.plan(files, question, **settings_of(model, changes, method=method, preset=preset))
     put(json.dumps(api.plan_json(estimate), indent=2) if as_json else plan_table(estimate))
 
 
@@ -230,34 +205,6 @@ def clear() -> None:
     entries = store.info().entries
     store.clear()
     put(f"Forgot {counted(entries, 'reply', 'replies')}.")
-
-
-def _settings(models: Sequence[str] | None, changes: Sequence[str] | None, **options: Any) -> dict[str, Any]:
-    """What the options set, by name; an option of its own goes before ``--set``.
-
-    Raises InputError for what is wrong in them, before any document is read.
-    """
-    from convmem.settings import resolve
-
-    settings: dict[str, Any] = {}
-    for change in changes or ():
-        name, equals, value = change.partition("=")
-        if not equals:
-            raise InputError(f"--set takes KEY=VALUE, and '{change}' has no '='.")
-        settings[name.strip().replace("-", "_")] = value.strip()
-    settings |= {name: value for name, value in options.items() if value is not None}
-    for spec in models or ():
-        role, equals, named = spec.partition("=")
-        if equals and role.isidentifier():
-            settings["models"] = {**settings.get("models", {}), role: named}
-        elif "://" in spec and "://" in settings.get("model", ""):
-            settings["model"] += f",{spec}"
-        elif settings.setdefault("model", spec) != spec:
-            raise InputError(
-                f"--model is given as '{settings['model']}' and as '{spec}': keep one, or say for which role."
-            )
-    resolve(settings)
-    return settings
 
 
 def _check_writable(trace: Path, files: Sequence[str]) -> None:
