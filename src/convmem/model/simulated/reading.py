@@ -18,7 +18,7 @@ from convmem.model.simulated.behaviour import Behaviour
 CHARACTERS_PER_TOKEN = 4
 DILUTION_TOKENS = 100_000
 
-BLIND = frozenset({"memorize_entries", "summarize_cluster"})
+BLIND = frozenset({"memorize_entries", "summarize_cluster", "records", "summarize_window"})
 """The roles whose prompts hold no question."""
 
 _FILLER = "as this part of the document says at some length "

@@ -50,6 +50,12 @@ def _quotes(read: Read, facts: Collection[int], question: int = 1) -> list[str]:
     return [*quoted, *([read.irrelevant()] if read.false_alarm(question) else [])]
 
 
+def _rows(read: Read, facts: Collection[int], question: int = 1) -> list[str]:
+    """The notes as records: what a sentence begins with, and the rest of it as what is said of that."""
+    words = (note.split() for note in _notes(read, facts, question))
+    return [f"{' '.join(note[:2])} | is said | {' '.join(note[2:])}" for note in words if len(note) > 2]
+
+
 def _readings(read: Read, write: Callable[[Read, Collection[int], int], list[str]]) -> str:
     found = [
         {"question": n, "relevance": _relevance_of(read, facts, n), "notes": write(read, facts, n)}
@@ -104,11 +110,21 @@ def _boxed(read: Read) -> str:
     return f"\\boxed{{{read.knowledge.answer if _complete(read) else NOT_FOUND}}}"
 
 
-def _missing(read: Read) -> str:
+def _lacking(read: Read) -> str:
     """What to search for next: what the noticed facts lead to, else the question again."""
     led_to = " ".join(read.facts[n].answer for n in sorted(read.noticed))
-    missing = "" if _complete(read) else f"{led_to} {read.knowledge.question}".strip()
-    return json.dumps({"enough": _complete(read), "missing": missing}, ensure_ascii=False)
+    return "" if _complete(read) else f"{led_to} {read.knowledge.question}".strip()
+
+
+def _missing(read: Read) -> str:
+    return json.dumps({"enough": _complete(read), "missing": _lacking(read)}, ensure_ascii=False)
+
+
+def _lookup(read: Read) -> str:
+    """The answer where every needed fact is noticed, else which passages help, and what to search for next."""
+    answer = read.knowledge.answer if _complete(read) else NOT_FOUND
+    found = {"answer": answer, "passages": read.passages(read.noticed), "missing": _lacking(read)}
+    return json.dumps(found, ensure_ascii=False)
 
 
 _ROLES: Mapping[str, Callable[[Read], str]] = {
@@ -118,6 +134,10 @@ _ROLES: Mapping[str, Callable[[Read], str]] = {
     "quote": lambda read: _bullets(_quotes(read, read.noticed)),
     "kernel_notes": lambda read: _readings(read, _notes),
     "kernel_quotes": lambda read: _readings(read, _quotes),
+    "kernel_records": lambda read: _readings(read, _rows),
+    "records": lambda read: "\n".join(_rows(read, read.noticed)) or NOTHING,
+    "summarize_window": lambda read: _bullets(_notes(read, read.noticed)),
+    "lookup": _lookup,
     "merge": lambda read: _bullets(_notes(read, read.noticed)),
     "sub_answer": lambda read: _answer(read, "passages", final=False),
     "direct": lambda read: _answer(read, "passages", final=True),
