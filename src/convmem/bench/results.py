@@ -45,7 +45,8 @@ class Row:
     method was unavailable, and 0 where it failed; ``acc_l`` is the mean of ``ratings``, None without a judge.
     ``docs`` and ``document_tokens`` are 0 for answers without any context. ``replayed`` calls were answered from the
     cache and took no time, so that ``seconds`` is too low by theirs. ``evidence`` is None where the support is not
-    known or nothing was answered. ``trace`` is a file's name in the results.
+    known or nothing was answered. ``trace`` is a file's name in the results. ``peak_memory`` is the most bytes that a
+    process of its own had for this row, its packages included; None where the row had none of its own.
     """
 
     dataset: str
@@ -80,6 +81,7 @@ class Row:
     evidence: Mapping[str, Any] | None = None
     warnings: tuple[str, ...] = ()
     trace: str | None = None
+    peak_memory: int | None = None
 
     @property
     def key(self) -> Key:

@@ -157,9 +157,9 @@ class Runner:
         except (Fatal, InputError):
             raise
         except ConvMemError as error:
-            return replace(blank, status="failed", error=str(error), scores=_scores(None))
+            return replace(blank, status="failed", error=str(error), scores=recorded(None))
         spent = sum(map(_spent, asking.usage), Spent())
-        return replace(blank, prediction=said, scores=_scores(score(said, task.case.answers)), **asdict(spent))
+        return replace(blank, prediction=said, scores=recorded(score(said, task.case.answers)), **asdict(spent))
 
     async def _with_context(self, task: Task, model: Model, cache: Cache) -> Row:
         entry, case = task.entry, task.case
@@ -182,7 +182,7 @@ class Runner:
         except Unavailable as error:
             return replace(blank, status="unavailable", error=str(error))
         except ConvMemError as error:
-            row = replace(blank, status="failed", error=str(error), scores=_scores(None))
+            row = replace(blank, status="failed", error=str(error), scores=recorded(None))
             if not traces:
                 return row
             return self._traced(_costed(row, traces[-1], None, cache), traces[-1], document, cache)
@@ -232,14 +232,14 @@ def _simulated(model: Model) -> bool:
 def _answered(row: Row, answer: Answer, case: Case) -> Row:
     prediction = extract(answer.text)
     return replace(
-        row, prediction=prediction, scores=_scores(score(prediction, case.answers)), config=dict(answer.config),
+        row, prediction=prediction, scores=recorded(score(prediction, case.answers)), config=dict(answer.config),
         depth=answer.usage.depth, seconds=answer.usage.seconds, document_tokens=answer.coverage.tokens,
         warnings=answer.warnings,
     )  # fmt: skip
 
 
-def _scores(scores: Scores | None) -> dict[str, float | None]:
-    """The scores of an answer, None for one that failed; without a judge's."""
+def recorded(scores: Scores | None) -> dict[str, float | None]:
+    """What a row has of the scores of an answer, None for one that failed; without a judge's."""
     return {**(scores or Scores(*[FAILED] * len(Scores._fields)))._asdict(), "acc_l": None if scores else FAILED}
 
 

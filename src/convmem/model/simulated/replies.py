@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from convmem.core import NOT_FOUND, InputError, TokenLogprobs
+from convmem.model.simulated import committing
 from convmem.model.simulated.reading import Read
 
 NOTHING = "NONE"
@@ -25,6 +26,20 @@ def _decompose(read: Read) -> str:
     if len(parts) < 2 or (limit and len(parts) > int(limit[1])):
         parts = [knowledge.question or asked]
     return json.dumps({"sub_questions": parts, "keywords": []})
+
+
+def _decompose_hops(read: Read) -> str:
+    """The sub-questions, each naming the answers that its facts need by their number."""
+    split = json.loads(_decompose(read))["sub_questions"]
+    return json.dumps({"sub_questions": split if len(split) < 2 else [_linked(read, *p) for p in enumerate(split, 1)]})
+
+
+def _linked(read: Read, part: int, text: str) -> str:
+    needed = {read.facts[n].part for fact in read.facts if fact.part == part for n in fact.needs} - {part}
+    for number in sorted(needed):
+        named = text.replace(f"the answer of step {number}", f"#{number}")
+        text = f"#{number} {text}" if named == text else named
+    return text
 
 
 def _relevance_of(read: Read, facts: Collection[int], question: int = 1) -> int:
@@ -110,6 +125,12 @@ def _boxed(read: Read) -> str:
     return f"\\boxed{{{read.knowledge.answer if _complete(read) else NOT_FOUND}}}"
 
 
+def _untold(read: Read) -> str:
+    """For a prompt that says nothing of a form: notes on what is noticed, then the answer where that is all of it."""
+    answer = read.knowledge.answer if _complete(read) else NOT_FOUND
+    return "\n".join([*_notes(read, read.noticed), f"Answer: {answer}"])
+
+
 def _lacking(read: Read) -> str:
     """What to search for next: what the noticed facts lead to, else the question again."""
     led_to = " ".join(read.facts[n].answer for n in sorted(read.noticed))
@@ -129,6 +150,7 @@ def _lookup(read: Read) -> str:
 
 _ROLES: Mapping[str, Callable[[Read], str]] = {
     "decompose": _decompose,
+    "decompose_hops": _decompose_hops,
     "relevance": _relevance,
     "summarize": lambda read: _bullets(_notes(read, read.noticed)),
     "quote": lambda read: _bullets(_quotes(read, read.noticed)),
@@ -151,9 +173,13 @@ _ROLES: Mapping[str, Callable[[Read], str]] = {
     "recall_answer": _boxed,
     "entries_answer": _boxed,
     "missing": _missing,
+    "untold": _untold,
     "probe": lambda _: "Yes",
+    "commit": committing.commit,
+    "reconsider": committing.reconsider,
+    "resolve": committing.resolve,
 }
-"""What each role replies; ``score`` apart, whose reply is a probability."""
+"""What each role replies; ``score`` and ``verify`` apart, whose reply is a probability."""
 
 
 def reply(read: Read) -> Said:
@@ -162,6 +188,8 @@ def reply(read: Read) -> Said:
         relevant = bool(read.noticed) or read.false_alarm()
         yes = 0.5 + 0.49 * read.draw("score") if relevant else 0.01 + 0.08 * read.draw("score")
         return _yes_or_no(read, yes)
+    if read.role == "verify":
+        return _yes_or_no(read, committing.supported(read))
     if read.role not in _ROLES:
         raise InputError(f"The simulated reader does not know how to reply to the role {read.role!r}.")
     text = _ROLES[read.role](read)
