@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from convmem.core import NOT_FOUND, InputError, TokenLogprobs
-from convmem.model.simulated import committing
 from convmem.model.simulated.reading import Read
 
 NOTHING = "NONE"
@@ -26,20 +25,6 @@ def _decompose(read: Read) -> str:
     if len(parts) < 2 or (limit and len(parts) > int(limit[1])):
         parts = [knowledge.question or asked]
     return json.dumps({"sub_questions": parts, "keywords": []})
-
-
-def _decompose_hops(read: Read) -> str:
-    """The sub-questions, each naming the answers that its facts need by their number."""
-    split = json.loads(_decompose(read))["sub_questions"]
-    return json.dumps({"sub_questions": split if len(split) < 2 else [_linked(read, *p) for p in enumerate(split, 1)]})
-
-
-def _linked(read: Read, part: int, text: str) -> str:
-    needed = {read.facts[n].part for fact in read.facts if fact.part == part for n in fact.needs} - {part}
-    for number in sorted(needed):
-        named = text.replace(f"the answer of step {number}", f"#{number}")
-        text = f"#{number} {text}" if named == text else named
-    return text
 
 
 def _relevance_of(read: Read, facts: Collection[int], question: int = 1) -> int:
@@ -150,7 +135,6 @@ def _lookup(read: Read) -> str:
 
 _ROLES: Mapping[str, Callable[[Read], str]] = {
     "decompose": _decompose,
-    "decompose_hops": _decompose_hops,
     "relevance": _relevance,
     "summarize": lambda read: _bullets(_notes(read, read.noticed)),
     "quote": lambda read: _bullets(_quotes(read, read.noticed)),
@@ -175,11 +159,8 @@ _ROLES: Mapping[str, Callable[[Read], str]] = {
     "missing": _missing,
     "untold": _untold,
     "probe": lambda _: "Yes",
-    "commit": committing.commit,
-    "reconsider": committing.reconsider,
-    "resolve": committing.resolve,
 }
-"""What each role replies; ``score`` and ``verify`` apart, whose reply is a probability."""
+"""What each role replies; ``score`` apart, whose reply is a probability."""
 
 
 def reply(read: Read) -> Said:
@@ -188,8 +169,6 @@ def reply(read: Read) -> Said:
         relevant = bool(read.noticed) or read.false_alarm()
         yes = 0.5 + 0.49 * read.draw("score") if relevant else 0.01 + 0.08 * read.draw("score")
         return _yes_or_no(read, yes)
-    if read.role == "verify":
-        return _yes_or_no(read, committing.supported(read))
     if read.role not in _ROLES:
         raise InputError(f"The simulated reader does not know how to reply to the role {read.role!r}.")
     text = _ROLES[read.role](read)
