@@ -84,6 +84,20 @@ def ask(
             metavar="OUT.html|OUT.json", help="Write the evidence page, which shows every call; or all of it as JSON."
         ),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check every citation and every claim of the answer against the sources.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Verify, and answer only what the sources support.")
+    ] = False,
+    verifier: Annotated[
+        str | None,
+        typer.Option(
+            metavar="model|nli:PATH|quotation",
+            help="Who checks claims: the model, an NLI cross-encoder in ONNX format, or comparison word for word.  "
+            "[default: model]",
+        ),
+    ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Make every call anew, and store no reply.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print the answer alone; errors are still said.")
@@ -110,7 +124,10 @@ def ask(
         raise InputError(f"The last argument is the question, but '{question}' exists: put the question after it.")
     if trace:
         _check_writable(trace, files)
-    settings = settings_of(model, changes, method=method, preset=preset, budget=budget, seed=seed)
+    settings = settings_of(
+        model, changes, method=method, preset=preset, budget=budget, seed=seed, verify=verify or None,
+        strict=strict or None, verifier=verifier,
+    )  # fmt: skip
     notes = Notes(quiet)
     watch = Watch(notes)
     document = Document.from_paths(files)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from convmem.cli.terminal import Notes, counted, duration, one_line, tokens
-from convmem.core import NOT_FOUND, Answer, Location, Plan
+from convmem.core import NOT_FOUND, Answer, Citation, Claim, Location, Plan
 
 _SHOWN = 10
 _QUOTED = 300
+_MARKS = {"supported": ("✓", "green"), "contradicted": ("✗", "red"), "unsupported": ("?", "yellow")}
 
 
 def report(answer: Answer, notes: Notes) -> None:
@@ -16,7 +17,11 @@ def report(answer: Answer, notes: Notes) -> None:
     elif answer.text == NOT_FOUND:
         notes.say("Nothing that was read answers it: ask in other words, or read more with --preset paper.")
     for number, citation in enumerate(answer.citations, 1):
-        notes.say(f'[{number}] {_where(citation.location)}: "{one_line(citation.quote, _QUOTED)}"')
+        notes.say(f"[{number}] {_quoted(citation)}")
+    if answer.claims:
+        notes.say()
+    for claim in answer.claims or ():
+        _claim(claim, answer, notes)
     notes.say()
     notes.say(_cost(answer), style="dim")
     for warning in answer.warnings:
@@ -30,6 +35,18 @@ def report(answer: Answer, notes: Notes) -> None:
         notes.say(f"  {_where(window.location)}, {window.role}: {one_line(window.reason)}", style="red")
     if len(failed) > _SHOWN:
         notes.say(f"  and {len(failed) - _SHOWN} more, which --json lists", style="red")
+
+
+def _claim(claim: Claim, answer: Answer, notes: Notes) -> None:
+    """Say a claim with its verdict, and where its sources conflict, what each of them says."""
+    known = {citation: f"[{number}]" for number, citation in enumerate(answer.citations, 1)}
+    cited = " ".join(known[citation] for citation in claim.citations if citation in known)
+    mark, style = _MARKS[claim.verdict]
+    notes.say(f"{mark} {claim.verdict}: {one_line(claim.text, _QUOTED)} {cited}".rstrip(), style=style)
+    conflicting = claim.against if claim.verdict == "supported" else claim.citations
+    if claim.verdict != "unsupported":
+        for citation in conflicting:
+            notes.say(f"  otherwise says {known.get(citation) or _quoted(citation)}", style="yellow")
 
 
 def plan_line(plan: Plan) -> str:
@@ -59,6 +76,10 @@ def plan_table(plan: Plan) -> str:
     lines = [f"{name:<15}{value}" for name, value in rows]
     assumed = ["", "Assumed:", *(f"- {assumption}" for assumption in plan.assumptions)]
     return "\n".join([*lines, *(assumed if plan.assumptions else [])])
+
+
+def _quoted(citation: Citation) -> str:
+    return f'{_where(citation.location)}: "{one_line(citation.quote, _QUOTED)}"'
 
 
 def _where(location: Location) -> str:
