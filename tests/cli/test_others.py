@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from convmem import __version__
 from tests.cli.conftest import ARCHIVE, QUESTION
 from tests.support.reader import read
 from tests.support.server import Answer, ScriptedServer
@@ -82,6 +83,10 @@ def test_the_cache_can_be_looked_at_and_cleared(convmem, server, home):
 def test_help(convmem, arguments):
     done = convmem(*arguments)
     assert done.code == 0 and done.out.startswith("Usage: convmem") and done.err == ""
+
+
+def test_the_version_is_the_packages(convmem):
+    assert convmem("--version").out == f"convmem {__version__}\n"
 
 
 def test_help_loads_nothing_that_a_run_needs():

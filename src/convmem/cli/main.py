@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from convmem.cli import bench
+from convmem.cli import batch, bench
 from convmem.cli.options import (
     DebugOption,
     JsonOption,
@@ -37,7 +37,6 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="convmem",
-    help="Ask questions of documents longer than your model's context, and check the answers.",
     epilog="\b\nExamples:\n"
     '  convmem ask report.pdf "Which supplier raised its prices twice?"\n'
     '  convmem ask minutes/ notes.md "Who proposed the tariff?" --trace evidence.html\n'
@@ -54,6 +53,24 @@ cache_app = typer.Typer(
 )
 app.add_typer(cache_app, name="cache")
 app.add_typer(bench.app, name="bench")
+app.command()(batch.batch)
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from convmem import __version__
+
+        put(f"convmem {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Ask questions of documents longer than your model's context, and check the answers."""
 
 
 @app.command()
