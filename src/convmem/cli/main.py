@@ -104,9 +104,7 @@ def ask(
     verify: Annotated[
         bool, typer.Option("--verify", help="Check every citation and every claim of the answer against the sources.")
     ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Verify, and answer only what the sources support.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Verify, and answer only what the sources support.")] = False,
     verifier: Annotated[
         str | None,
         typer.Option(
