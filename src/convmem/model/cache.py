@@ -1,7 +1,7 @@
 """Keeps every reply that was paid for, so that the same call is never paid for twice.
 
-An SQLite file that processes share. Knows calls and completions as data, and nothing of runs or models. Where the file
-can't be used (disk full, locked, corrupt, no permission), the cache goes on in memory and says so once.
+Knows calls and completions as data, and nothing of runs or models. Where its file can't be used, the cache goes on in
+memory.
 """
 
 from __future__ import annotations
@@ -16,16 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from convmem.core import Call, Completion, ConvMemError, InputError
+from convmem.model.database import Database, files, is_broken
 from convmem.model.places import calls_file
-
-_SETTINGS = """
-PRAGMA journal_mode = WAL;
-PRAGMA synchronous = NORMAL;
-CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, completion TEXT NOT NULL) WITHOUT ROWID;
-"""
-# A commit is then with the operating system: safe from a kill of the process, and thousands a second.
-
-_BROKEN = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
 
 _COMPLETION = TypeAdapter(Completion)
 
@@ -38,31 +30,17 @@ class CacheInfo(NamedTuple):
     bytes: int
 
 
-class Cache:
-    """Completions by the call that asked for them.
+class Cache(Database):
+    """Completions by the call that asked for them. What the file can't take is kept in memory."""
 
-    ``path`` None: a private file that vanishes with the process. ``warn`` hears, at most once, why the file is not
-    used, and ``troubles`` keeps it. ``patience``: the seconds to wait for a process that is writing.
-    """
+    tables = "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, completion TEXT NOT NULL) WITHOUT ROWID;"
+    called, content, renewal = "cache", "Replies of this run are", "convmem cache clear"
 
     def __init__(
         self, path: Path | None, *, warn: Callable[[str], None] = lambda _: None, patience: float = 5.0
     ) -> None:
-        self.path = path
-        self.troubles: list[str] = []
-        self._warn, self._patience = warn, patience
         self._memory: dict[str, str] = {}
-        self._writable = True
-        self._db: sqlite3.Connection | None = None
-        try:
-            if path:
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._db = self._open()
-        except (sqlite3.Error, OSError) as error:
-            if path and _is_broken(error):
-                self._begin_anew(path)
-            else:
-                self._give_up(error)
+        super().__init__(path, warn=warn, patience=patience)
 
     @classmethod
     def shared(cls, warn: Callable[[str], None] = lambda _: None) -> Self:
@@ -120,7 +98,7 @@ class Cache:
         """How much is kept. Raises ConvMemError where the file can't be read."""
         try:
             entries = self._file().execute("SELECT count(*) FROM replies").fetchone()[0]
-            size = sum(file.stat().st_size for file in _files(self.path))
+            size = sum(file.stat().st_size for file in files(self.path))
         except (sqlite3.Error, OSError) as error:
             raise ConvMemError(f"The cache {self.path} can't be read ({error}).") from error
         return CacheInfo(self.path, entries, size)
@@ -134,71 +112,14 @@ class Cache:
             db.execute("VACUUM")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
-            if not (self.path and _is_broken(error)):
+            if not (self.path and is_broken(error)):
                 raise ConvMemError(f"The cache {self.path} can't be cleared ({error}); is a run using it?") from error
             self.close()
             self._begin_anew(self.path)
 
-    def close(self) -> None:
-        """Release the file."""
-        if self._db:
-            self._db.close()
-            self._db = None
-
-    def _open(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.path or "", timeout=self._patience, isolation_level=None, check_same_thread=False)
-        try:
-            db.executescript(_SETTINGS)
-        except sqlite3.Error:
-            db.close()
-            raise
-        return db
-
-    def _file(self) -> sqlite3.Connection:
-        if not self._db:
-            raise ConvMemError(f"The cache {self.path} can't be used; CONVMEM_CACHE_DIR moves it.")
-        return self._db
-
-    def _begin_anew(self, path: Path) -> None:
-        """Rename a corrupt file, with its journals, and open a new one."""
-        number = 1
-        while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
-            number += 1
-        try:
-            for file in _files(path):
-                file.rename(aside.with_name(aside.name + file.name.removeprefix(path.name)))
-            self._db = self._open()
-        except (sqlite3.Error, OSError) as error:
-            self._give_up(error)
-        else:
-            self._trouble(f"The cache {path} was corrupt: it is now called {aside.name}, and a new one begins.")
-
-    def _give_up(self, error: Exception) -> None:
-        """Write no more to the file; read it no more either, if it is corrupt."""
-        remedy = "CONVMEM_CACHE_DIR moves it"
-        if _is_broken(error):
-            self.close()
-            remedy = "`convmem cache clear` begins a new one"
-        if self._writable:
-            self._writable = False
-            self._trouble(f"Replies of this run are not kept: the cache {self.path} fails ({error}); {remedy}.")
-
-    def _trouble(self, text: str) -> None:
-        self.troubles.append(text)
-        self._warn(text)
-
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _files(path: Path | None) -> list[Path]:
-    names = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")] if path else []
-    return [file for file in names if file.exists()]
-
-
-def _is_broken(error: Exception) -> bool:
-    return getattr(error, "sqlite_errorname", "") in _BROKEN
 
 
 def _decode(stored: str) -> Completion | None:
