@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from convmem.prompts import fence, load, neutralize, roles
 
 TAGS = ("window", "notes", "passages", "findings")
-OURS = {"question", "c_max", "words", "references"}
+OURS = {"question", "c_max", "words", "references", "operations", "record"}
 """Variables whose text comes from the user, the configuration or a data set, and never from a document."""
 VARIABLE = re.compile(r"\{\{(<?)(\w+)(>?)\}\}")
 SPECIAL = [

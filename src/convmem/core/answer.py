@@ -128,7 +128,8 @@ class Ledger:
 class Answer:
     """The answer to a question over a document. ``trace`` is a ``convmem.trace.Trace`` of every call.
 
-    ``claims`` is None where the answer was not verified.
+    ``claims`` is None where the answer was not verified. ``diagnostics`` is what a method notes of its own work, as
+    plain data.
     """
 
     text: str
@@ -144,3 +145,4 @@ class Answer:
     plan: Plan | None = None
     trace: Any = None
     claims: tuple[Claim, ...] | None = None
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)

@@ -232,7 +232,9 @@ class Agent(Generic[S]):
         """One section; in halves where the model takes less. One that can't be read leaves the state as it was."""
         steps = self.policy.step(self.state, self.shown(section))
         try:
-            await self._converse(steps, section.span, window=section.span, priority=(0, section.index))
+            before = self.state
+            replies = await self._converse(steps, window=section.span, priority=(0, section.index))
+            self._changed(before, replies, section.span)
         except ContextExceeded as exceeded:
             if section.tokens[1] - section.tokens[0] < 2 * LEAST_WINDOW:
                 self.run.failed(section.span, self.run.trace[-1].role, "", str(exceeded))
@@ -243,12 +245,12 @@ class Agent(Generic[S]):
         except CallFailed:
             return
 
-    async def _converse(self, steps: Steps[S], read: Span, **ask: Any) -> None:
-        """Answer all that a step asks; the state that it ends in becomes the agent's.
+    async def _converse(self, steps: Steps[S], **ask: Any) -> list[Reply[Any]]:
+        """Answer all that a step asks, and return the replies; the state that it ends in becomes the agent's.
 
         What can't be asked at first ends the step, and everything stays as it was; later, it counts as an empty reply.
         """
-        before, replies = self.state, list[Reply[Any]]()
+        replies: list[Reply[Any]] = []
         answer: Any = None
         while not isinstance(asked := await self._off_loop(_advanced, steps, answer), _Ended):
             if not isinstance(asked, Prompt):
@@ -268,7 +270,7 @@ class Agent(Generic[S]):
             replies.append(reply)
             answer = reply.text
         self.state = asked.state
-        self._changed(before, replies, read)
+        return replies
 
     def _changed(self, before: S, replies: Sequence[Reply[Any]], read: Span) -> None:
         """Note and tell what a step changed."""

@@ -131,15 +131,15 @@ class Drop(NamedTuple):
 Operation = Admit | Promote | Drop
 
 
-class Claim(NamedTuple):
+class Inference(NamedTuple):
     """What is to be verified: that the document's passages at ``premises`` entail ``hypothesis``."""
 
     premises: tuple[Span, ...]
     hypothesis: str
 
 
-Verdicts = Mapping[Claim, float]
-"""Probabilities of entailment; a claim without one is not entailed."""
+Verdicts = Mapping[Inference, float]
+"""Probabilities of entailment; an inference without one is not entailed."""
 
 # ------------------------------------------------------------------------------------------------ what happened
 
@@ -180,8 +180,8 @@ class Rules:
     """The transitions, and the numbers that they keep to.
 
     ``committed_tokens`` B_M and ``pending_tokens`` B_P bound the stores; ``attempts`` J the facts that may be proposed
-    from one record; a claim counts as entailed from the probability ``threshold`` η on. ``delay`` sections must have
-    been read after a record's own before it is decided. ``count`` counts the tokens of a text.
+    from one record; an inference holds from the probability ``threshold`` η on. ``delay`` sections must have been read
+    after a record's own before it is decided. ``count`` counts the tokens of a text.
     """
 
     committed_tokens: int
@@ -191,11 +191,11 @@ class Rules:
     count: Callable[[str], int]
     delay: int = 0
 
-    def claims(self, stores: Stores, section: Section, wanted: Promote, step: int) -> tuple[Claim, ...]:
+    def inferences(self, stores: Stores, section: Section, wanted: Promote, step: int) -> tuple[Inference, ...]:
         """What the verifier must say of a promotion; nothing where it fails before that."""
         if self._fault(stores, section, wanted, step):
             return ()
-        return tuple(dict.fromkeys(_claim(stores, section, fact) for fact in wanted.facts))
+        return tuple(dict.fromkeys(_inference(stores, section, fact) for fact in wanted.facts))
 
     def promote(self, stores: Stores, section: Section, wanted: Promote, verdicts: Verdicts, step: int) -> Change:
         """The transaction. One that fails leaves facts and excerpts as they were, and uses up attempts.
@@ -208,11 +208,11 @@ class Rules:
         fault: Check | None = self._fault(stores, section, wanted, step)
         lost = proposed
         if fault is None:
-            claims = [_claim(stores, section, fact) for fact in wanted.facts]
-            lost = sum(not verdicts.get(claim, 0.0) >= self.threshold for claim in claims)
+            inferences = [_inference(stores, section, fact) for fact in wanted.facts]
+            lost = sum(not verdicts.get(inference, 0.0) >= self.threshold for inference in inferences)
             if not lost:
                 gone = _events("promoted", len(wanted.records))
-                after = _committed(stores, claims, wanted, step)
+                after = _committed(stores, inferences, wanted, step)
                 return after, (Event("proposed", times=proposed), Event("verified", times=proposed), *gone)
             fault = "entailment"
         after, dropped = self._used_up(stores, wanted)
@@ -290,8 +290,8 @@ class Rules:
             return "early"
         if any(excerpt.attempts + _uses(wanted, excerpt) > self.attempts for excerpt in cited):
             return "attempts"
-        claims = [_claim(stores, section, fact) for fact in wanted.facts]
-        fits = self.count(listed(_committed(stores, claims, wanted, step).facts)) <= self.committed_tokens
+        inferences = [_inference(stores, section, fact) for fact in wanted.facts]
+        fits = self.count(listed(_committed(stores, inferences, wanted, step).facts)) <= self.committed_tokens
         return None if fits else "capacity"
 
     def _used_up(self, stores: Stores, wanted: Promote) -> Change:
@@ -301,25 +301,25 @@ class Rules:
         return replace(stores, pending=left), _events("dropped", len(used) - len(left), "attempts")
 
 
-def _committed(stores: Stores, claims: Sequence[Claim], wanted: Promote, step: int) -> Stores:
+def _committed(stores: Stores, inferences: Sequence[Inference], wanted: Promote, step: int) -> Stores:
     """The state after a promotion that succeeds; a fact that is committed already is not committed again."""
     facts = [fact for fact in stores.facts if fact.id not in wanted.delete]
     issued = stores.issued
-    for claim in claims:
-        if claim.hypothesis not in {fact.text for fact in facts}:
+    for inference in inferences:
+        if inference.hypothesis not in {fact.text for fact in facts}:
             issued += 1
-            facts.append(Fact(issued, claim.hypothesis, claim.premises, step))
+            facts.append(Fact(issued, inference.hypothesis, inference.premises, step))
     return replace(_without(stores, wanted.records), facts=tuple(facts), issued=issued)
 
 
-def _claim(stores: Stores, section: Section, fact: Proposal) -> Claim:
-    """What a fact whose sources are all available claims; sentences that follow one another are one premise."""
+def _inference(stores: Stores, section: Section, fact: Proposal) -> Inference:
+    """What a fact claims whose sources are all available; sentences that follow one another are one premise."""
     records = (excerpt.span for record in fact.records if (excerpt := stores.excerpt(record)))
     numbers = sorted({*fact.sentences})
     firsts = [number for number in numbers if number - 1 not in numbers]
     lasts = [number for number in numbers if number + 1 not in numbers]
     passages = (section.within(first, last)[0] for first, last in zip(firsts, lasts, strict=True))
-    return Claim(tuple(dict.fromkeys((*records, *passages))), _line(fact.text))
+    return Inference(tuple(dict.fromkeys((*records, *passages))), _line(fact.text))
 
 
 def _uses(wanted: Promote, excerpt: Excerpt) -> int:

@@ -55,7 +55,7 @@ class Provenance:
     def cite(self, claim: str, texts: Sequence[str], run: Run) -> tuple[Citation, ...]:
         """The document's sentences that the notes in ``texts`` which say most of ``claim`` rest on."""
         said = [note for text in texts for note in notes(text) if note in self._spans]
-        return cite(claim, [self._nearest(note, run) for note in _saying(claim, said)], run)
+        return cite(claim, [self._nearest(note, run) for note in saying(claim, said)], run)
 
     def _evidence(self, note: str) -> Evidence:
         return Evidence(note, self._spans[note], "paraphrase")
@@ -74,7 +74,7 @@ def notes(text: str) -> list[str]:
     return [note for note in found if not says_nothing(note)]
 
 
-def _saying(claim: str, said: Sequence[str]) -> list[str]:
+def saying(claim: str, said: Sequence[str]) -> list[str]:
     """The fewest notes that together say most of ``claim``, the one that says most first."""
     chosen: list[str] = []
     overlap, left = Overlap(said), claim

@@ -26,6 +26,17 @@ class Behaviour(BaseModel):
     """Probability that a read finds something relevant that is not."""
     foresight: float = Field(0.5, ge=0, le=1)
     """Probability that a later hop's fact is recognised in a read in which its bridge entity is not known yet."""
+    caution: float = Field(0.8, ge=0, le=1)
+    """Probability that what may be needed, a later hop's fact that is not recognised or something of its kind, is kept
+    undecided where a method has a place for it."""
+    hasty: float = Field(0.01, ge=0, le=1)
+    """Probability that one read gives up something that is undecided and still may be needed."""
+    unfaithful: float = Field(0.0, ge=0, le=1)
+    """Probability that the first note on a fact says something else than the text."""
+    false_acceptance: float = Field(0.05, ge=0, le=1)
+    """Probability that a claim which passages don't support is verified."""
+    false_rejection: float = Field(0.06, ge=0, le=1)
+    """Probability that a claim which passages support is not."""
     blind: float = Field(0.7, ge=0, le=1)
     """By what recall is multiplied where a prompt holds no question."""
     context: int = Field(32_768, ge=1)

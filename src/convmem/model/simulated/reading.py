@@ -21,6 +21,9 @@ DILUTION_TOKENS = 100_000
 BLIND = frozenset({"memorize_entries", "summarize_cluster", "records", "summarize_window"})
 """The roles whose prompts hold no question."""
 
+UNSUPPORTED = "(unsupported)"
+"""What a note holds that says something else than the text."""
+
 _FILLER = "as this part of the document says at some length "
 _TAG = re.compile(r"^<([a-z_]+(?:-\d+)?)>$", re.MULTILINE)
 _ASKED = "problem"
@@ -57,13 +60,15 @@ class Fact:
 class Knowledge:
     """What the reader knows of one question; ``parts`` are its sub-questions, in the order of ``Fact.part``.
 
-    Empty for a reader that knows nothing and finds nothing.
+    ``decoys`` say of others what facts say: which is which is seen once the facts that they need are known. Empty for a
+    reader that knows nothing and finds nothing.
     """
 
     question: str = ""
     answer: str = ""
     parts: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = ()
+    decoys: tuple[Fact, ...] = ()
 
     def step(self, part: int) -> str:
         """What the sub-question of that number ends in, by which it is known again."""
@@ -105,13 +110,24 @@ class Read:
     @cached_property
     def noticed(self) -> frozenset[int]:
         """The facts that this read notices and recognises as bearing on what is asked."""
-        seen = {n: self.facts[n].marker in self.prompt for n in frozenset().union(*self.questions) if self._notices(n)}
         if self.role in BLIND:  # what bears on a question is not known, and every fact is as good as another
-            return frozenset(seen)
+            return self.seen
         known: set[int] = set()
-        while found := {n for n in seen.keys() - known if seen[n] or self._recognises(n, known)}:
+        while found := {n for n in self.seen - known if not self.lacks(n) or self._recognises(n, known)}:
             known |= found
         return frozenset(known)
+
+    @cached_property
+    def seen(self) -> frozenset[int]:
+        """The facts that this read notices, whether or not it recognises what they are good for."""
+        asked: frozenset[int] = frozenset().union(*self.questions)
+        return frozenset(n for n in asked if self._notices(self.facts[n]))
+
+    @cached_property
+    def decoys(self) -> tuple[Fact, ...]:
+        """The decoys that this read can't tell from facts."""
+        unknown = (d for d in self.knowledge.decoys if any(need not in self.noticed for need in d.needs))
+        return tuple(decoy for decoy in unknown if self._notices(decoy))
 
     def false_alarm(self, question: int = 1) -> bool:
         """Whether the read finds something relevant to a question that is not."""
@@ -120,9 +136,12 @@ class Read:
     def note(self, fact: int) -> str:
         """A note that states a fact: words of its sentences, cut or filled to the length of a note, and the marker.
 
-        The last word is left out, so that a note is never taken for the sentences themselves.
+        The last word is left out, so that a note is never taken for the sentences themselves. An unfaithful one states
+        something else.
         """
         said, marker = " ".join(self.facts[fact].sentences).rpartition(" ")[0], self.facts[fact].marker
+        if self.lacks(fact) and self.draw(f"unfaithful/{marker}") < self.behaviour.unfaithful:
+            marker = UNSUPPORTED
         return f"{self._filled(said, len(marker) + 1)} {marker}"
 
     def lacks(self, fact: int) -> bool:
@@ -152,6 +171,11 @@ class Read:
                     numbers |= dict.fromkeys([number for start, number in starts if start <= at][-1:])
         return list(numbers)
 
+    def between(self, tag: str) -> str:
+        """What stands between the tags of that name, empty where there are none."""
+        found = re.search(rf"^<({tag}(?:-\d+)?)>\n(.*?)\n</\1>$", self.prompt, re.DOTALL | re.MULTILINE)
+        return found[2] if found else ""
+
     def _needed(self, part: int) -> frozenset[int]:
         """The facts that serve a sub-question, and those that these need and that it doesn't name the answers of."""
         needed = {n for n, fact in enumerate(self.facts) if fact.part == part}
@@ -164,13 +188,13 @@ class Read:
         answer = self.facts[fact].answer
         return bool(answer) and re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", self.asked) is not None
 
-    def _notices(self, n: int) -> bool:
+    def _notices(self, fact: Fact) -> bool:
         """Whether a fact is in the prompt and is noticed.
 
         Two reads share a draw as often as makes their outcomes correlate by ``correlation`` where they are equally
         likely.
         """
-        fact, behaviour = self.facts[n], self.behaviour
+        behaviour = self.behaviour
         chance = 0.0
         if fact.stated(self._text):
             chance = behaviour.recall * (behaviour.blind if self.role in BLIND else 1.0)
@@ -183,6 +207,8 @@ class Read:
         fact = self.facts[n]
         if all(need in known or self._named(need) for need in fact.needs):
             return True
+        if fact.stated(self.between("pending")):  # foresight had its chance when the excerpt was first read
+            return False
         return self.draw(f"foresight/{fact.marker}") < self.behaviour.foresight
 
     def _filled(self, text: str, beside: int = 0) -> str:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from convmem.core import NOT_FOUND, InputError, TokenLogprobs
+from convmem.model.simulated import committing
 from convmem.model.simulated.reading import Read
 
 NOTHING = "NONE"
@@ -160,7 +161,7 @@ _ROLES: Mapping[str, Callable[[Read], str]] = {
     "untold": _untold,
     "probe": lambda _: "Yes",
 }
-"""What each role replies; ``score`` apart, whose reply is a probability."""
+"""What each role replies; ``score`` and ``verify`` apart, whose reply is a probability."""
 
 
 def reply(read: Read) -> Said:
@@ -174,9 +175,14 @@ def reply(read: Read) -> Said:
     text = _ROLES[read.role](read)
     if read.draw("malformed") < read.behaviour.malformed:
         text = text[: len(text) // 2]
+    "commit": committing.commit,
+    "reconsider": committing.reconsider,
+    "resolve": committing.resolve,
     return text, _yes_or_no(read, 0.99)[1]
 
 
 def _yes_or_no(read: Read, yes: float) -> Said:
     top = sorted((("Yes", math.log(yes)), ("No", math.log(1 - yes))), key=lambda each: -each[1])
     return top[0][0], ((TokenLogprobs(*top[0], tuple(top)),) if read.wants_logprobs else ())
+    if read.role == "verify":
+        return _yes_or_no(read, committing.supported(read))
