@@ -145,6 +145,7 @@ def test_a_malformed_reply_is_asked_again_as_another_attempt():
     assert [call.attempt for call in calls] == [0, 1, 2]
     assert run.ledger.total.calls == 3
     assert run.trace[reply.node].status == "ok"
+    assert run.trace[reply.node].unreadable == 2
 
 
 def test_after_every_retry_the_last_reply_is_repaired():
@@ -156,6 +157,7 @@ def test_a_reply_beyond_repair_keeps_its_text():
     reply, _, run = one_call(again="bad", parse=parse, repair=parse)
     assert (reply.value, reply.text) == (None, "bad")
     assert run.trace[reply.node].status == "malformed"
+    assert run.trace[reply.node].unreadable == 4
 
 
 def test_a_reply_that_was_cut_before_its_limit_is_malformed():
@@ -220,9 +222,10 @@ def test_a_reply_is_stored_before_anyone_sees_it_malformed_or_not():
 
     async def second():
         run = make_run(model, cache=cache)
-        return await run.call(ask(parse=parse)), run.ledger.total
+        reply = await run.call(ask(parse=parse))
+        return reply, run.ledger.total, run.trace[reply.node].unreadable
 
     with pytest.raises(KeyboardInterrupt):
         simulate(first())
-    reply, total = simulate(second())
-    assert (reply.value, reply.cached, total.calls, total.cache_hits) == ("good", True, 0, 2)
+    reply, total, unreadable = simulate(second())
+    assert (reply.value, reply.cached, total.calls, total.cache_hits, unreadable) == ("good", True, 0, 2, 1)

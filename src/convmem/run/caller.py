@@ -50,7 +50,8 @@ class Job(Generic[T]):
     """A call that was issued as trace node ``node``, and what came of it so far.
 
     ``key`` is where the last reply is stored, ``used`` what its tries used, ``replayed`` whether the last reply came
-    from the cache. ``sent`` is called before each attempt goes to the model.
+    from the cache, ``unreadable`` how many replies could not be read. ``sent`` is called before each attempt goes to
+    the model.
     """
 
     ask: Ask[T]
@@ -61,6 +62,7 @@ class Job(Generic[T]):
     key: str | None = None
     used: Usage | None = None
     replayed: bool = False
+    unreadable: int = 0
 
 
 class Caller:
@@ -113,7 +115,7 @@ class Caller:
             try:
                 return _reply(job, completion, _read(job.ask, completion))
             except Malformed:
-                continue
+                job.unreadable += 1
         assert completion
         return _reply(job, completion, _repaired(job.ask, completion))
 

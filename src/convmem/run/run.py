@@ -271,6 +271,7 @@ class Run:
             end=self.seconds,
             status=status,
             cached=job.replayed,
+            unreadable=job.unreadable,
         )
         failed = status not in ("ok", "malformed")
         tokens = used.prompt_tokens, used.completion_tokens

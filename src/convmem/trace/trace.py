@@ -27,7 +27,8 @@ class Node:
     """One call. ``start`` and ``end`` are in seconds of the run's clock; ``key`` is where the cache has the reply.
 
     ``window`` is the part of the document that the call reads, None where it reads only replies. ``variables`` are the
-    template's, as pieces; ``parents`` the nodes whose replies it waited for.
+    template's, as pieces; ``parents`` the nodes whose replies it waited for. ``unreadable`` is how many replies could
+    not be read as they should, those that were asked for again among them.
     """
 
     role: str
@@ -45,6 +46,7 @@ class Node:
     cached: bool = False
     relevance: Relevance | None = None
     score: float | None = None
+    unreadable: int = 0
 
 
 class Trace:
@@ -115,11 +117,12 @@ class Trace:
         cached: bool = False,
         relevance: Relevance | None = None,
         score: float | None = None,
+        unreadable: int = 0,
     ) -> None:
         """Record how a call ended; ``key`` and ``usage`` are None where no reply came (or no usage with it)."""
         entry = self._nodes[node]
         entry.key, entry.usage, entry.start, entry.end = key, usage, start, end
-        entry.status, entry.cached = status, cached
+        entry.status, entry.cached, entry.unreadable = status, cached, unreadable
         if relevance is not None or score is not None:
             self.mark(node, relevance, score)
 
