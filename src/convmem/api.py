@@ -16,7 +16,20 @@ from typing import Any, TypeVar
 
 from anyio.from_thread import start_blocking_portal
 
-from convmem.core import Answer, Downloading, Event, InputError, Location, Model, ModelError, Plan, Tokenizer, in_thread
+from convmem.core import (
+    Answer,
+    Citation,
+    Claim,
+    Downloading,
+    Event,
+    InputError,
+    Location,
+    Model,
+    ModelError,
+    Plan,
+    Tokenizer,
+    in_thread,
+)
 from convmem.document import Document, EstimateTokenizer, GgufTokenizer, JsonTokenizer, UnknownVocabulary
 from convmem.methods.base import Facts, facts_of
 from convmem.model import Cache, Embedded, connect, expand, find_local
@@ -53,8 +66,8 @@ def ask(
 
     What is not given comes from ``CONVMEM_*`` variables, the configuration file, then the preset (``lean``).
     ``budget`` is in tokens of prompts and replies together. ``settings`` are any others that docs/configuration.md
-    lists, as ``window=4000``. ``on_event`` is called with every event of the run, from its thread. ``cache`` False
-    makes every call anew and stores none.
+    lists, as ``window=4000`` or ``verify=True``, which gives the answer ``claims`` with a verdict each. ``on_event`` is
+    called with every event of the run, from its thread. ``cache`` False makes every call anew and stores none.
 
     Works inside a running event loop too (a notebook), which it blocks. Ctrl-C cancels the calls in flight. Raises
     InputError for a wrong setting or an unreadable document, and ConvMemError where the run failed.
@@ -106,7 +119,8 @@ def answer_json(answer: Answer) -> dict[str, Any]:
     coverage = answer.coverage
     return {
         "answer": answer.text,
-        "citations": [place_json(c.location) | {"quote": c.quote} for c in answer.citations],
+        "citations": [_citation(citation) for citation in answer.citations],
+        **({} if answer.claims is None else {"claims": [_claim(claim) for claim in answer.claims]}),
         "sub_questions": [{"question": s.question, "answer": s.answer} for s in answer.sub_questions],
         "coverage": {
             "tokens": coverage.tokens,
@@ -130,6 +144,20 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "seed": answer.seed,
         "warnings": list(answer.warnings),
         "plan": answer.plan and plan_json(answer.plan),
+    }
+
+
+def _citation(citation: Citation) -> dict[str, Any]:
+    return place_json(citation.location) | {"quote": citation.quote}
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    return {
+        "text": claim.text,
+        "verdict": claim.verdict,
+        "probability": claim.probability,
+        "citations": [_citation(citation) for citation in claim.citations],
+        "against": [_citation(citation) for citation in claim.against],
     }
 
 
