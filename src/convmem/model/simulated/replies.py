@@ -160,6 +160,9 @@ _ROLES: Mapping[str, Callable[[Read], str]] = {
     "missing": _missing,
     "untold": _untold,
     "probe": lambda _: "Yes",
+    "commit": committing.commit,
+    "reconsider": committing.reconsider,
+    "resolve": committing.resolve,
 }
 """What each role replies; ``score`` and ``verify`` apart, whose reply is a probability."""
 
@@ -170,19 +173,16 @@ def reply(read: Read) -> Said:
         relevant = bool(read.noticed) or read.false_alarm()
         yes = 0.5 + 0.49 * read.draw("score") if relevant else 0.01 + 0.08 * read.draw("score")
         return _yes_or_no(read, yes)
+    if read.role == "verify":
+        return _yes_or_no(read, committing.supported(read))
     if read.role not in _ROLES:
         raise InputError(f"The simulated reader does not know how to reply to the role {read.role!r}.")
     text = _ROLES[read.role](read)
     if read.draw("malformed") < read.behaviour.malformed:
         text = text[: len(text) // 2]
-    "commit": committing.commit,
-    "reconsider": committing.reconsider,
-    "resolve": committing.resolve,
     return text, _yes_or_no(read, 0.99)[1]
 
 
 def _yes_or_no(read: Read, yes: float) -> Said:
     top = sorted((("Yes", math.log(yes)), ("No", math.log(1 - yes))), key=lambda each: -each[1])
     return top[0][0], ((TokenLogprobs(*top[0], tuple(top)),) if read.wants_logprobs else ())
-    if read.role == "verify":
-        return _yes_or_no(read, committing.supported(read))
