@@ -283,6 +283,26 @@ def test_time_follows_from_speeds_and_slots(slots: int, rounds: int) -> None:
     assert simulate(together()) == pytest.approx(rounds * alone)
 
 
+def test_with_a_prefix_cache_the_start_of_a_prompt_is_read_once() -> None:
+    window, other = "The first of the slots. " * 50, "Something else altogether. " * 50
+    calls = [call("relevance", window), call("summarize", window), call("score", other), call("relevance", window)]
+    first, sibling, apart, gone = replied(reader(prefix_cache=True, slots=1), *calls)
+    assert first.usage and sibling.usage and apart.usage and gone.usage
+    pairs = zip(_text(calls[0]), _text(calls[1]), strict=False)
+    shared = next(at for at, (one, another) in enumerate(pairs) if one != another) // 4
+    assert shared > len(window) // 4
+    assert (first.usage.cached_tokens, sibling.usage.cached_tokens) == (0, shared)
+    assert apart.usage.cached_tokens == gone.usage.cached_tokens < 40  # the system prompt
+    saved = first.seconds - sibling.seconds - (first.usage.prompt_tokens - sibling.usage.prompt_tokens) / 4_000
+    written = (first.usage.completion_tokens - sibling.usage.completion_tokens) / 50
+    assert saved - written == pytest.approx(shared / 4_000)
+    assert [reply.usage and reply.usage.cached_tokens for reply in replied(reader(), *calls)] == [0] * 4
+
+
+def _text(call: Call) -> str:
+    return "".join(message.content for message in call.messages)
+
+
 def test_it_is_named_and_labelled() -> None:
     model = connect("sim:recall=0.8,noise=0,logprobs=off,slots=4", context=9_000)
     assert model.identity == "simulated:recall=0.8,noise=0,context=9000,logprobs=0,slots=4"

@@ -55,6 +55,9 @@ class Behaviour(BaseModel):
     """Tokens written in a second, in each slot."""
     slots: int = Field(16, ge=1)
     """Calls served at once; others wait in the order in which they come."""
+    prefix_cache: bool = False
+    """Whether a prompt is read only from where it differs from earlier ones that are kept, as vLLM does: as many as
+    there are slots, those used last, and of several that begin alike one."""
     seed: int = 0
     """What else a reply depends on: another seed is another reader of the same kind."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class SimulatedReader:
         self.tokenizer = FourCharacters()
         self._free = asyncio.Semaphore(behaviour.slots)
         self._tries: Counter[bytes] = Counter()
+        self._kept: deque[str] = deque(maxlen=behaviour.slots)
+        """The prompts that are computed and still kept, the one used last behind the others."""
 
     @property
     def identity(self) -> str:
@@ -86,7 +88,9 @@ class SimulatedReader:
         started = clock.time()
         async with self._free:
             said = self.answer(call, size)
-            await asyncio.sleep(size / behaviour.prefill)
+            cached = self._cached(call)
+            await asyncio.sleep((size - cached) / behaviour.prefill)
+            self._keep(call)
             if said is None:
                 raise Transient("The simulated server failed.")
             longest = CHARACTERS_PER_TOKEN * call.sampling.max_tokens
@@ -94,12 +98,27 @@ class SimulatedReader:
             text = said[0][:longest]
             written = self.tokenizer.count(text)
             await asyncio.sleep(written / behaviour.decode)
-        return Completion(text, finish, Usage(size, 0, written), said[1], seconds=clock.time() - started)
+        return Completion(text, finish, Usage(size, cached, written), said[1], seconds=clock.time() - started)
 
     def answer(self, call: Call, size: int) -> Said | None:
         """What a prompt of ``size`` tokens is answered, whatever its limit; None where this try fails."""
         read = Read(self.behaviour, self.knowledge, call, size)
         return None if self._fails(read) else reply(read)
+
+    def _cached(self, call: Call) -> int:
+        """The tokens at the start of a prompt that are computed already; its last one never is."""
+        prompt = _prompt(call)
+        alike = max((_alike(prompt, kept) for kept in self._kept), default=0)
+        return min(alike, max(len(prompt) - 1, 0)) // CHARACTERS_PER_TOKEN
+
+    def _keep(self, call: Call) -> None:
+        """Keep a prompt that was computed, in place of one that is mostly the same."""
+        if self.behaviour.prefix_cache:
+            prompt = _prompt(call)
+            same = next((kept for kept in self._kept if 2 * _alike(prompt, kept) > len(kept)), None)
+            if same is not None:
+                self._kept.remove(same)
+            self._kept.append(prompt)
 
     def _fails(self, read: Read) -> bool:
         """Whether this try of the call fails. Tries of one call are counted, so that the next one may succeed."""
@@ -107,3 +126,18 @@ class SimulatedReader:
             return False
         self._tries[read.key] += 1
         return read.draw(f"failed/{self._tries[read.key]}") < self.behaviour.failed
+
+
+def _prompt(call: Call) -> str:
+    return "".join(message.content for message in call.messages)
+
+
+def _alike(one: str, other: str) -> int:
+    """With how many characters both begin."""
+    at, step = 0, 64
+    while step:
+        if one[at : at + step] == other[at : at + step] and at + step <= min(len(one), len(other)):
+            at, step = at + step, step * 2
+        else:
+            step //= 2
+    return at
