@@ -5,7 +5,7 @@ from convmem.model.connect import connect
 from convmem.model.download import find as find_local
 from convmem.model.embedded import Embedded
 from convmem.model.endpoint import Endpoint
-from convmem.model.places import cache_directory, calls_file, expand
+from convmem.model.places import cache_directory, calls_file, data_directory, expand
 from convmem.model.pool import Pool
 from convmem.model.reply import read_json, repair_json
 from convmem.model.simulated import SimulatedReader
@@ -20,6 +20,7 @@ __all__ = [
     "cache_directory",
     "calls_file",
     "connect",
+    "data_directory",
     "expand",
     "find_local",
     "read_json",

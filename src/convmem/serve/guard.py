@@ -1,0 +1,138 @@
+"""What every request passes before anything reads it: from where it comes, who sends it, how much it sends.
+
+Also what every answer says to browsers. Knows HTTP and keys; knows nothing of what is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from convmem.serve.accounts import Account, Accounts
+from convmem.serve.errors import Refusal
+from convmem.serve.keys import LOCAL, Keys
+from convmem.serve.limits import Limits
+from convmem.serve.metrics import Metrics
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+OPEN = ("/healthz", "/readyz", "/", "/favicon.ico", "/docs", "/openapi.json", "/page/")
+"""What needs no key: it says nothing of anyone. A path that ends in a slash stands for all below it."""
+
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "font-src 'self'; connect-src 'self'; frame-src 'self' blob:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "SAMEORIGIN",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+
+
+class Guard:
+    """The gate before ``app``. ``local``: the server listens to this machine alone, where keys are not a must."""
+
+    def __init__(
+        self, app: ASGIApp, *, keys: Keys, accounts: Accounts, limits: Limits, metrics: Metrics, local: bool
+    ) -> None:
+        self._app, self._keys, self._accounts = app, keys, accounts
+        self._limits, self._metrics, self._local = limits, metrics, local
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                self._metrics.answered(scope["method"], message["status"], time.perf_counter() - started)
+            await send(message)
+
+        headers = Headers(scope=scope)
+        try:
+            self._check_origin(headers)
+            if not _is_open(scope["path"]):
+                account = self._identify(headers)
+                account.request()
+                scope.setdefault("state", {})["account"] = account
+            self._check_length(headers)
+        except Refusal as refused:
+            response = JSONResponse(refused.body, refused.status_code, refused.headers)
+            await response(scope, receive, answer)
+            return
+        await self._app(scope, self._measured(receive), answer)
+
+    def _check_origin(self, headers: Headers) -> None:
+        """Raise Refusal (403) for a page of another site in this machine's browser, by whatever name it calls us."""
+        host = _hostname(f"//{headers.get('host', '')}")
+        if self._local and host not in LOOPBACK:
+            raise Refusal(403, f"This server answers to localhost, not to '{host}'.")
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+            raise Refusal(403, "Requests from pages of other sites are refused.")
+
+    def _identify(self, headers: Headers) -> Account:
+        """Whose request it is. Raises Refusal (401)."""
+        if self._local and not self._keys.exist():
+            return self._accounts.of(LOCAL)
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        tenant = self._keys.identify(key.strip()) if scheme.lower() == "bearer" and key.strip() else None
+        if tenant is None:
+            said = "A key is needed, as Authorization: Bearer KEY; `convmem serve keys add NAME` makes one."
+            raise Refusal(401, said, code="invalid_api_key")
+        return self._accounts.of(tenant)
+
+    def _check_length(self, headers: Headers) -> None:
+        """Raise Refusal (413) for a body that says that it is too large."""
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self._limits.body_bytes:
+            raise self._too_large()
+
+    def _measured(self, receive: Receive) -> Receive:
+        """``receive`` that ends a body that is too large (413) or does not come (408)."""
+        size, complete = 0, False
+
+        async def measured() -> Message:
+            nonlocal size, complete
+            if complete:
+                return await receive()
+            try:
+                async with asyncio.timeout(self._limits.body_seconds):
+                    message = await receive()
+            except TimeoutError:
+                raise Refusal(408, "The request's body did not come: send it again.") from None
+            size += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            if size > self._limits.body_bytes:
+                raise self._too_large()
+            return message
+
+        return measured
+
+    def _too_large(self) -> Refusal:
+        most = self._limits.body_bytes >> 20
+        return Refusal(413, f"A request may have {most} MiB: send a smaller one.", code="request_too_large")
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN or any(path.startswith(prefix) for prefix in OPEN if prefix.endswith("/") and prefix != "/")
+
+
+def _hostname(netloc: str) -> str:
+    try:
+        return (urlsplit(netloc).hostname or "").lower()
+    except ValueError:
+        return ""

@@ -1,0 +1,299 @@
+"""Runs as they go on: begun, followed, cancelled, and begun again by the server that comes after this one.
+
+A run that is begun again makes only the calls that had not finished, since replies are stored: it is told from the
+start, and costs nothing twice. Knows orders and events; knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from convmem.core import Answer, ConvMemError, Event, Plan, Planned, in_thread
+from convmem.document import Document, EstimateTokenizer
+from convmem.methods import Method
+from convmem.methods.base import facts_of
+from convmem.model import Cache
+from convmem.run import export
+from convmem.serve.accounts import Account, Accounts
+from convmem.serve.documents import Documents
+from convmem.serve.errors import Refusal, refusal
+from convmem.serve.events import LAST, event_json
+from convmem.serve.followup import FollowUp
+from convmem.serve.keys import Tenant
+from convmem.serve.metrics import Metrics
+from convmem.serve.orders import settle
+from convmem.serve.runs import Order, Record, Request, Runs, Status
+from convmem.serve.telemetry import run_span
+from convmem.serve.upstream import Upstream, Upstreams
+from convmem.settings import Settings
+from convmem.trace import Trace
+
+_TOGETHER_SECONDS = 0.05
+"""For so long events are collected, to be stored at once. A client sees an event when it is stored."""
+_SILENCE_SECONDS = 15.0
+
+log = logging.getLogger("convmem.serve")
+
+
+@dataclass(eq=False)
+class Job:
+    """A run that goes on. ``listeners`` hear its events as they happen, before they are stored."""
+
+    record: Record
+    account: Account
+    last: int
+    """The number of its latest event."""
+    task: asyncio.Task[Answer] = field(init=False)
+    trace: Trace | None = None
+    unwanted: bool = False
+    stored: asyncio.Event = field(default_factory=asyncio.Event)
+    listeners: list[Callable[[Event], None]] = field(default_factory=list)
+
+
+class Jobs:
+    """Every run of the server. Made inside its event loop."""
+
+    def __init__(
+        self, runs: Runs, documents: Documents, upstreams: Upstreams, accounts: Accounts, cache: Cache, metrics: Metrics
+    ) -> None:
+        self._runs, self._documents, self._upstreams, self._accounts = runs, documents, upstreams, accounts
+        self._cache, self._metrics = cache, metrics
+        self._jobs: dict[str, Job] = {}
+        self._unstored: list[tuple[str, int, str]] = []
+        self._flush: asyncio.TimerHandle | None = None
+        self.stopping = False
+        """No further run begins."""
+
+    async def start(self, tenant: Tenant, order: Request) -> Job:
+        """Begin a run. Raises Refusal where the order can't be carried out, or the tenant may not have another run."""
+        account = self._accounts.of(tenant)
+        await self._prepared(tenant, order)
+        account.admit()
+        return self._begin(self._runs.create(tenant.name, order), account, last=0)
+
+    async def resume(self, tenant: Tenant, id_: str) -> Record:
+        """Begin again a run that was cancelled, interrupted or failed. Raises Refusal."""
+        record = self._runs.get(tenant.name, id_)
+        if id_ in self._jobs or record.status == "done":
+            raise Refusal(409, f"The run '{id_}' is {record.status}: there is nothing to resume.")
+        account = self._accounts.of(tenant)
+        await self._prepared(tenant, record.order)
+        account.admit()
+        return self._again(record, account).record
+
+    def resume_all(self, tenants: dict[str, Tenant]) -> None:
+        """Begin again what the server before this one left; what a client waited for does not."""
+        for record in self._runs.unfinished():
+            if record.order.lasting and (tenant := tenants.get(record.tenant)):
+                self._again(record, self._accounts.of(tenant))
+            else:
+                self._runs.status(record.id, "interrupted")
+
+    def get(self, tenant: Tenant, id_: str) -> Record:
+        """A run as it stands. Raises Refusal (404)."""
+        return self._runs.get(tenant.name, id_)
+
+    def latest(self, tenant: Tenant) -> list[Record]:
+        """The tenant's latest runs, the newest first."""
+        return self._runs.latest(tenant.name)
+
+    async def cancel(self, tenant: Tenant, id_: str) -> Record:
+        """End a run; one that has ended stays as it is. Raises Refusal (404)."""
+        self._runs.get(tenant.name, id_)
+        if job := self._jobs.get(id_):
+            job.unwanted = True
+            job.task.cancel()
+            await asyncio.wait([job.task])
+        return self._runs.get(tenant.name, id_)
+
+    async def forget_document(self, tenant: Tenant, id_: str) -> None:
+        """End the runs on a document and delete it with them. Raises Refusal (404)."""
+        self._documents.entry(tenant.name, id_)
+        for job in [j for j in self._jobs.values() if (j.record.tenant, j.record.order.document) == (tenant.name, id_)]:
+            await self.cancel(tenant, job.record.id)
+        await asyncio.to_thread(self._documents.remove, tenant.name, id_)
+
+    async def follow(self, tenant: Tenant, id_: str, after: int) -> AsyncIterator[tuple[int, str] | None]:
+        """A run's events with higher numbers than ``after``, as they are stored: number, JSON; None in a long silence.
+
+        Ends after the last one, or when the server stops; the run may then have more. Raises Refusal (404).
+        """
+        self._runs.get(tenant.name, id_)
+        while True:
+            job = self._jobs.get(id_)
+            stored = job.stored if job else None  # before looking, so that nothing is missed
+            while events := self._runs.events(id_, after):
+                for after, data in events:
+                    yield after, data
+            if stored is None or self.stopping:
+                return
+            try:
+                async with asyncio.timeout(_SILENCE_SECONDS):
+                    await stored.wait()
+            except TimeoutError:
+                yield None
+
+    async def trace(self, tenant: Tenant, id_: str) -> dict[str, Any]:
+        """A run's calls with all their texts, as ``convmem.trace`` exports them. Raises Refusal (404)."""
+        record, job = self._runs.get(tenant.name, id_), self._jobs.get(id_)
+        trace = job.trace if job else await asyncio.to_thread(self._runs.trace, id_)
+        if trace is None:
+            raise Refusal(404, f"The run '{id_}' has made no call.")
+        document = await asyncio.to_thread(self._documents.get, tenant.name, record.order.document)
+        return await asyncio.to_thread(export, trace, document, self._cache)
+
+    async def plan(self, tenant: Tenant, order: Order) -> Plan:
+        """What an order would cost; makes no call. Raises Refusal and ConvMemError."""
+        upstream, settings = await self._prepared(tenant, order)
+        document = await asyncio.to_thread(self._documents.get, tenant.name, order.document)
+        await upstream.prepare()
+        facts = facts_of(upstream.model, upstream.model.tokenizer or EstimateTokenizer(), settings.run)
+        return await in_thread(settings.method.plan, document, facts, order.question)
+
+    async def drain(self, seconds: float) -> None:
+        """Begin nothing more, let runs end for ``seconds``, and store what has not ended, to be resumed."""
+        self.stopping = True
+        tasks = {job.task for job in self._jobs.values()}
+        for job in self._jobs.values():
+            self._wake(job)
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.wait(tasks)
+        self._store()
+
+    @property
+    def running(self) -> int:
+        """Runs that go on."""
+        return len(self._jobs)
+
+    async def _prepared(self, tenant: Tenant, order: Order) -> tuple[Upstream, Settings]:
+        """The model and the settings of an order. Raises Refusal and InputError for what is wrong in it."""
+        if self.stopping:
+            raise Refusal(503, "The server is stopping: ask again when it is back.", retry_after=5)
+        self._documents.entry(tenant.name, order.document)
+        if not order.question.strip():
+            raise Refusal(400, "The question is empty: write what you want to know.", param="question")
+        upstream, preset = await self._upstreams.find(order.model or await self._first())
+        return upstream, settle(order, tenant, preset=preset, left=self._accounts.of(tenant).left)
+
+    async def _first(self) -> str:
+        return next(iter(await self._upstreams.names()), "")
+
+    def _again(self, record: Record, account: Account) -> Job:
+        self._runs.status(record.id, "running")
+        job = self._begin(self._runs.get(record.tenant, record.id), account, last=self._runs.last_event(record.id))
+        self._say(job, {"type": "resumed"})
+        return job
+
+    def _begin(self, record: Record, account: Account, *, last: int) -> Job:
+        job = Job(record, account, last)
+        self._jobs[record.id] = job
+        account.running += 1
+        self._metrics.started()
+        started = time.perf_counter()
+        job.task = asyncio.create_task(self._work(job))
+        job.task.add_done_callback(lambda task: self._over(job, task, time.perf_counter() - started))
+        return job
+
+    async def _work(self, job: Job) -> Answer:
+        """Carry out an order. What comes of it is stored, also where it can't be. Raises Refusal."""
+        try:
+            return await self._answer(job)
+        except Refusal as error:
+            refused = error
+        except ConvMemError as error:
+            refused = refusal(error)
+        except Exception as error:
+            log.exception("The run %s failed.", job.record.id)
+            refused = Refusal(500, f"Something went wrong in the server ({type(error).__name__}); its log says what.")
+        self._end(job, "failed", refused)
+        raise refused
+
+    def _over(self, job: Job, task: asyncio.Task[Answer], seconds: float) -> None:
+        """A run's task has ended, perhaps before it began."""
+        status: Status = "done"
+        if task.cancelled():
+            status = "cancelled" if job.unwanted else "interrupted"
+            self._end(job, status)
+        elif task.exception():
+            status = "failed"
+        job.account.running -= 1
+        self._metrics.ended(status, seconds)
+
+    async def _answer(self, job: Job) -> Answer:
+        order, tenant = job.record.order, job.account.tenant
+        document = await asyncio.to_thread(self._documents.get, tenant.name, order.document)
+        upstream, settings = await self._prepared(tenant, order)
+        method: Method[Any] = FollowUp(settings.method, order.turns) if order.turns else settings.method
+
+        def heard(event: Event) -> None:
+            if isinstance(event, Planned):
+                job.trace = event.trace
+            self._heard(job, event, document)
+
+        with run_span(job.record.id, method.name, upstream.name):
+            return await method.answer(
+                document,
+                order.question,
+                model=self._upstreams.seen_by(job.account, upstream),
+                settings=settings.run,
+                cache=self._cache,
+                on_event=heard,
+            )
+
+    def _heard(self, job: Job, event: Event, document: Document) -> None:
+        said = event_json(event, document)
+        if said is None:
+            return
+        if said["type"] in LAST:
+            self._end(job, "done", answer=said["answer"])
+        else:
+            self._say(job, said)
+        for listener in job.listeners:
+            listener(event)
+
+    def _say(self, job: Job, event: dict[str, Any]) -> None:
+        """Give an event its number, and store it soon."""
+        job.last += 1
+        self._unstored.append((job.record.id, job.last, json.dumps(event)))
+        if self._flush is None:
+            self._flush = asyncio.get_running_loop().call_later(_TOGETHER_SECONDS, self._store)
+
+    def _store(self) -> None:
+        """Store the events that were collected, and then show them."""
+        if self._flush:
+            self._flush.cancel()
+            self._flush = None
+        events, self._unstored = self._unstored, []
+        if events:
+            self._runs.add_events(events)
+        for id_ in {id_ for id_, _, _ in events}:
+            if job := self._jobs.get(id_):
+                self._wake(job)
+
+    def _end(
+        self, job: Job, status: Status, error: Refusal | None = None, answer: dict[str, Any] | None = None
+    ) -> None:
+        """Store what a run led to; one that is to be resumed says no last word."""
+        body = error.body["error"] if error else None
+        if status != "interrupted":
+            self._say(
+                job, {"type": status, **({"answer": answer} if answer else {}), **({"error": body} if body else {})}
+            )
+        own = [event for event in self._unstored if event[0] == job.record.id]
+        self._unstored = [event for event in self._unstored if event[0] != job.record.id]
+        self._runs.end(job.record.id, status, own, answer=answer, error=body, trace=job.trace)
+        self._jobs.pop(job.record.id, None)
+        self._wake(job)
+
+    def _wake(self, job: Job) -> None:
+        job.stored.set()
+        job.stored = asyncio.Event()

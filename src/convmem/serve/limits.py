@@ -1,0 +1,30 @@
+"""How much one request may ask of the server, whoever sends it. What one key may use in all is ``keys.Quota``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes in bytes or characters, times in seconds."""
+
+    body_bytes: int = 64 << 20
+    """A request's body."""
+    body_seconds: float = 30.0
+    """The longest silence while a body is sent."""
+    parse_bytes: int = 2 << 30
+    """Memory of the process that parses a file."""
+    parse_seconds: int = 60
+    """Time of that process, of the clock and of the CPU."""
+    text_bytes: int = 256 << 20
+    """What it may give back, as JSON."""
+    stored_characters: int = 1_000_000_000
+    """Text of all documents of one tenant."""
+    short_tokens: int = 8_000
+    """A chat of at most so many tokens, as estimated, is passed to the model as it is."""
+    grace_seconds: float = 10.0
+    """How long a server that is told to stop lets runs finish; what has not finished then goes on when it is started
+    again."""
+    keep_seconds: float = 30 * 86_400.0
+    """How long what came in chat messages is kept after its last use."""

@@ -1,0 +1,95 @@
+"""The server as a process: where it listens, and how it stops. Knows sockets and signals.
+
+Told to stop (SIGTERM, Ctrl-C) it takes no further question, lets those that run end for some seconds, stores what has
+not ended, and goes on with that when it is started again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from convmem.core import InputError
+from convmem.serve.app import create_app
+from convmem.serve.limits import Limits
+from convmem.serve.services import Services, open_services
+from convmem.serve.telemetry import export_spans
+from convmem.settings import Settings
+
+_LAST_SECONDS = 5
+"""For what is still being sent when every run has ended."""
+
+
+def serve(
+    host: str,
+    port: int,
+    *,
+    data: Path,
+    models: Sequence[str],
+    settings: Settings,
+    limits: Limits | None = None,
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve ``models`` until the process is told to stop; ``ready`` hears the address once it listens.
+
+    Raises InputError where it may not, or can't, listen there.
+    """
+    limits = limits or Limits()
+    export_spans()
+    services = open_services(data, models, settings, limits)
+    local = is_loopback(host)
+    if not local and not services.keys.exist():
+        raise InputError(
+            f"Whoever reaches {host} could ask at your cost: make a key first (`convmem serve keys add NAME`), or "
+            "leave --host at 127.0.0.1."
+        )
+    listener = _listen(host, port)
+    bound = listener.getsockname()[1]
+    config = uvicorn.Config(
+        create_app(services, local=local),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_LAST_SECONDS,
+        backlog=2048,
+    )
+    ready(f"http://{f'[{host}]' if ':' in host else host}:{bound}")
+    _Server(config, services, limits.grace_seconds).run(sockets=[listener])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is reached from this machine alone."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _Server(uvicorn.Server):
+    """A server that lets runs end before it closes connections: clients wait for their answers on them."""
+
+    def __init__(self, config: uvicorn.Config, services: Services, grace_seconds: float) -> None:
+        super().__init__(config)
+        self._services, self._grace = services, grace_seconds
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._services.jobs.drain(0 if self.force_exit else self._grace)
+        await super().shutdown(sockets)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises InputError."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise InputError(
+            f"The server can't listen on {host}, port {port}: {error.strerror}; --port sets another."
+        ) from None
+    return listener
