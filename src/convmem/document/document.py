@@ -78,6 +78,12 @@ class Document:
                 digest.update(source.text[start : start + _HASHED_AT_ONCE].encode())
         return digest.hexdigest()
 
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Where each source is, without the joints."""
+        starts = zip(self._starts, self.sources, strict=True)
+        return tuple(Span(start, start + len(source.text)) for start, source in starts)
+
     def text(self, span: Span) -> str:
         """The document's slice."""
         start, end = max(span.start, 0), min(span.end, self.size)

@@ -99,6 +99,11 @@ def sentence_end(text: str, at: int) -> int:
     return high if high == len(text) else max(text.rfind(" ", at, high), at)
 
 
+def paragraph_ends(text: str, start: int, end: int) -> Iterator[int]:
+    """Where the next paragraph begins, behind each blank line within ``text[start:end]``."""
+    return (paragraph.end() for paragraph in _PARAGRAPH.finditer(text, start, end))
+
+
 def cut(text: str, low: int, high: int) -> tuple[int, bool]:
     """The best place in ``(low, high]`` to end a piece of ``text``, and whether a sentence ends there.
 
@@ -106,8 +111,8 @@ def cut(text: str, low: int, high: int) -> tuple[int, bool]:
     """
     if high >= len(text):
         return len(text), True
-    for paragraph in reversed(list(_PARAGRAPH.finditer(text, (low + high) // 2, high))):
-        return paragraph.end(), True
+    for paragraph in reversed(list(paragraph_ends(text, (low + high) // 2, high))):
+        return paragraph, True
     sentence = max(boundaries(text, low, high + 1), default=low)
     if sentence > low:
         return _after_space(text, sentence, high), True

@@ -34,7 +34,7 @@ class Cache(Database):
     """Completions by the call that asked for them. What the file can't take is kept in memory."""
 
     tables = "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, completion TEXT NOT NULL) WITHOUT ROWID;"
-    called, content, renewal = "cache", "Replies of this run are", "convmem cache clear"
+    called, content, renewal = "cache", "Replies of this run are", "`convmem cache clear` begins a new one"
 
     def __init__(
         self, path: Path | None, *, warn: Callable[[str], None] = lambda _: None, patience: float = 5.0

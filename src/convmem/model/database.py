@@ -36,7 +36,7 @@ class Database:
     content: ClassVar[str]
     """What of a run is lost where the file fails, with its verb."""
     renewal: ClassVar[str]
-    """The command that begins a new file."""
+    """What begins a new file in place of a corrupt one."""
 
     def __init__(
         self, path: Path | None, *, warn: Callable[[str], None] = lambda _: None, patience: float = 5.0
@@ -95,7 +95,7 @@ class Database:
         remedy = "CONVMEM_CACHE_DIR moves it"
         if is_broken(error):
             self.close()
-            remedy = f"`{self.renewal}` begins a new one"
+            remedy = self.renewal
         if self._writable:
             self._writable = False
             self._trouble(f"{self.content} not kept: the {self.called} {self.path} fails ({error}); {remedy}.")
