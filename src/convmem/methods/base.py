@@ -133,6 +133,8 @@ class Method(ABC, Generic[C]):
         checks = verifier(settings.verifier) if settings.verify or settings.strict else None
         for each in {id(each): each for each in models.values()}.values():
             await each.prepare()
+        if checks:
+            await checks.prepare()
         counter = tokenizer or models[""].tokenizer or EstimateTokenizer()
         await in_thread(document.token_offsets, counter)
         trace = Trace(
