@@ -66,9 +66,10 @@ from convmem.memory.kernel import LEAST_WINDOW
 from convmem.memory.provenance import saying
 from convmem.methods.base import Facts, Method, MethodConfig
 from convmem.methods.estimate import PROMPT_TOKENS, QUESTION, plan_of_calls
+from convmem.methods.memagent import GREEDY
 from convmem.model.reply import read_json, repair_json
 from convmem.run import Reply, Run
-from convmem.verify import Pair, Verifier, quotes, verifier
+from convmem.verify import Pair, Verifier, quotes, threshold, verifier
 
 NONE = "(none)"
 NUMBERING = 1.25
@@ -77,7 +78,7 @@ OPERATIONS_TOKENS = 80
 """What a controller's reply is taken to have in estimates, in tokens."""
 WORDS_PER_TOKEN = 0.75
 LONGEST_NUMBER = 10
-NO_VERIFIER = "none"
+ETA = 0.9
 
 
 class Config(MethodConfig):
@@ -85,8 +86,8 @@ class Config(MethodConfig):
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
-        "lean": {"temperature": 0.0, "top_p": 1.0},
-        "matched": {"temperature": 0.0, "top_p": 1.0},
+        "lean": {**GREEDY, "threshold": None},
+        "matched": GREEDY,
     }
 
     chunk_tokens: int = Field(5_000, ge=1)
@@ -103,10 +104,11 @@ class Config(MethodConfig):
     """K: calls of one chunk that reconsider what is pending where an excerpt doesn't fit."""
     attempts: int = Field(2, ge=1)
     """J: facts that may be proposed from one pending excerpt."""
-    threshold: float = Field(0.9, ge=0, le=1)
-    """η: the verifier's probability from which a fact counts as entailed by its sources."""
-    verifier: str = "model"
-    """What judges whether sources entail a fact: a verifier as `ask --verify` names it, or `none`."""
+    threshold: float | None = Field(ETA, ge=0, le=1)
+    """η: the probability by the run's `verifier` from which a fact counts as entailed by its sources; 0.90 is what the
+    paper's was calibrated to. Unset: what this one was calibrated to on this machine, else its own."""
+    verified: bool = True
+    """Whether facts are verified; off, every proposed one is taken to be entailed (an ablation)."""
     delay: int = Field(0, ge=0)
     """Chunks after which an excerpt is promoted or dropped, and not before; 0: whenever the controller decides."""
     reply_tokens: int = Field(1_024, ge=1)
@@ -206,7 +208,7 @@ class CoemPolicy(Policy[Commitments]):
             committed_tokens=config.memory_tokens - config.pending_tokens,
             pending_tokens=config.pending_tokens,
             attempts=config.attempts,
-            threshold=config.threshold,
+            threshold=ETA if config.threshold is None else config.threshold,
             count=tokenizer.count,
             delay=config.delay,
         )
@@ -302,7 +304,7 @@ class CoemPolicy(Policy[Commitments]):
         return reply
 
     def _verdicts(self, inferences: tuple[Inference, ...]) -> Part[Verdicts]:
-        if not inferences or self.config.verifier == NO_VERIFIER:
+        if not (inferences and self.config.verified):
             return dict.fromkeys(inferences, 1.0)
         verdicts: Verdicts = yield inferences
         return verdicts
@@ -348,7 +350,7 @@ class CoemAgent(Agent[Commitments]):
 
     policy: CoemPolicy
 
-    def __init__(self, policy: CoemPolicy, question: str, run: Run, judge: Verifier | None) -> None:
+    def __init__(self, policy: CoemPolicy, question: str, run: Run, judge: Verifier) -> None:
         super().__init__(policy, question, run)
         self._judge = judge
         self._sentences: Mapping[str, Span] = {}
@@ -363,7 +365,7 @@ class CoemAgent(Agent[Commitments]):
         """What quotes its premises follows from them; the verifier judges the rest."""
         verdicts = {each: 1.0 for each in asked if any(quotes(each.hypothesis, text) for text in self._premises(each))}
         rest = [each for each in asked if each not in verdicts]
-        if rest and self._judge:
+        if rest:
             parents = () if self._node is None else (self._node,)
             judgements = await self._judge.judge([Pair(*each) for each in rest], self.run, parents=parents)
             verdicts |= {each: judgement.entailment for each, judgement in zip(rest, judgements, strict=True)}
@@ -411,9 +413,10 @@ class CoEM(Method[Config]):
     Config = Config
 
     async def solve(self, document: Document, question: str, run: Run) -> Answer:
-        config = self.config.fitted(run.room(0))
+        config, judge = self.config.fitted(run.room(0)), verifier(run.settings.verifier)
+        if config.threshold is None:
+            config = config.model_copy(update={"threshold": threshold(judge, run)})
         sections = stride_windows(document, run.tokenizer, config.chunk_tokens, config.chunk_tokens)
-        judge = None if config.verifier == NO_VERIFIER else verifier(config.verifier)
         agent = CoemAgent(CoemPolicy(config, run.tokenizer), question, run, judge)
         await agent.read(sections)
         await agent.finish()

@@ -29,7 +29,10 @@ OPEN_SHARE = 0.25
 class Config(memagent.Config):
     """Settings of GRU-Mem. Preset `matched`: as the comparison in CoEM has it, without early exit."""
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {**memagent.Config.presets, "matched": {"exit_gate": False}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        **memagent.Config.presets,
+        "matched": {**memagent.GREEDY, "exit_gate": False},
+    }
 
     exit_gate: bool = True
     """Whether the exit gate e_t ends the reading; off, everything is read."""

@@ -42,9 +42,13 @@ _NAMES = {"memory": "memory_type", "id": "memory_id", "content": "new_content", 
 
 
 class Config(MethodConfig):
-    """Settings of Mem-α."""
+    """Settings of Mem-α. Preset `matched`: what a prompt shows of the memory fits 1,024 tokens; the stores don't."""
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "lean": {"temperature": 0.0, "top_p": 1.0}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {},
+        "lean": {"temperature": 0.0, "top_p": 1.0},
+        "matched": {"temperature": 0.0, "top_p": 1.0, "memory_tokens": 1_024},
+    }
 
     chunk_tokens: int = Field(5_000, ge=1)
     """Length of a section c_t, in tokens; less where the model's context has no room for it."""

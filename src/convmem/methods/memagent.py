@@ -29,14 +29,15 @@ from convmem.methods.estimate import PROMPT_TOKENS, plan_of_sections
 from convmem.run import Run
 
 NO_MEMORY = "No memory yet."
+GREEDY: dict[str, Any] = {"temperature": 0.0, "top_p": 1.0}
 
 M = TypeVar("M", bound="Memory")
 
 
 class Config(MethodConfig):
-    """Settings of MemAgent. Its greedy form is preset `lean`."""
+    """Settings of MemAgent. Its greedy form is preset `lean`, and `matched`: as the comparison in CoEM has it."""
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "lean": {"temperature": 0.0, "top_p": 1.0}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "lean": GREEDY, "matched": GREEDY}
 
     chunk_tokens: int = Field(5_000, ge=1)
     """Length of a section c_t, in tokens; less where the model's context has no room for it."""

@@ -34,7 +34,7 @@ class Config(memagent.Config):
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         **memagent.Config.presets,
-        "matched": {"memory_tokens": 480, "query_tokens": 64, "archive": "one"},
+        "matched": {**memagent.GREEDY, "memory_tokens": 480, "query_tokens": 64, "archive": "one"},
     }
 
     query_tokens: int = Field(64, ge=1)
