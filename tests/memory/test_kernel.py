@@ -23,7 +23,6 @@ from tests.support.scripted import FourCharacters, ScriptedModel, completion
 PARAGRAPH = "Ann kept the light at Isleap. It rained. The keeper left in May.\n\n"
 DOCUMENT = Document.from_text(PARAGRAPH * 1_000)
 QUESTIONS = [SubQuestion(str(n), f"Question {n}?") for n in range(1, 4)]
-WHOLE = "Who kept the lights, and when?"
 THRESHOLDS = Thresholds(0.1, 0.5)
 WINDOW = stride_windows(DOCUMENT, FourCharacters(), 160, 80)[150]
 
@@ -188,8 +187,8 @@ def logprobs(**top):
 )
 def test_scores_with_and_without_log_probabilities(text, said, r, score):
     model = ScriptedModel(lambda call: completion(call, text, logprobs=said))
-    found, run = readings(model, lambda run: ScoreKernel(run, WHOLE, (), thresholds=THRESHOLDS), QUESTIONS, retries=0)
-    assert [(f.channel, f.r) for f in found] == [(q.id, r) for q in QUESTIONS]
+    found, run = readings(model, lambda run: ScoreKernel(run, thresholds=THRESHOLDS), retries=0)
+    assert [(f.channel, f.r) for f in found] == [("1", r)]
     assert found[0].score == pytest.approx(score, abs=0.01)
     assert all(f.h[0].origin == "raw" and f.h[0].text == run.document.text(WINDOW.span) for f in found)
     assert len(model.calls) == 1 and model.calls[0].sampling.max_tokens == 1
@@ -216,17 +215,6 @@ def test_a_model_without_room_for_any_window_is_named_and_ends():
     failed = run.coverage(1).failed_windows
     assert found == [] and union(f.span for f in failed) == (window.span,)
     assert "context of 120" in failed[0].reason
-
-
-def test_shared_words_move_a_score_and_can_not_settle_a_certain_one():
-    def score(gain, **top):
-        model = ScriptedModel(lambda call: completion(call, "Yes", logprobs=logprobs(**top)))
-        gains = [0.0] * WINDOW.index + [gain]
-        return readings(model, lambda run: ScoreKernel(run, WHOLE, gains, thresholds=THRESHOLDS))[0][0].score
-
-    assert score(0.0, Yes=-1.386, No=-0.288) == pytest.approx(0.25, abs=0.01)
-    assert score(1.0986, Yes=-1.386, No=-0.288) == pytest.approx(0.5, abs=0.01)
-    assert score(3.0, No=-0.1) == 0 and score(3.0, Yes=-0.1) == 1
 
 
 def test_calls_on_a_window_begin_alike():

@@ -12,9 +12,10 @@ from convmem.document.windows import (
     split,
     stride_starts,
     stride_windows,
+    widened,
 )
 
 __all__ = [
     "Document", "EstimateTokenizer", "GgufTokenizer", "JsonTokenizer", "Source", "UnknownVocabulary", "Window",
-    "Windows", "boundary_windows", "content_windows", "split", "stride_starts", "stride_windows",
+    "Windows", "boundary_windows", "content_windows", "split", "stride_starts", "stride_windows", "widened",
 ]  # fmt: skip

@@ -128,6 +128,18 @@ def split(document: Document, tokenizer: Tokenizer, window: Window) -> tuple[Win
     return Window(window.index, (first, token), Span(start, at)), Window(window.index, (token, last), Span(at, end))
 
 
+def widened(document: Document, tokenizer: Tokenizer, window: Window, by: int) -> Window:
+    """The window with about ``by`` tokens more on each side, to the ends of sentences; its index stays.
+
+    What straddles one of its boundaries is then whole.
+    """
+    offsets = document.token_offsets(tokenizer)
+    first, last = max(window.tokens[0] - by, 0), min(window.tokens[1] + by, len(offsets))
+    end = document.size if last == len(offsets) else int(offsets[last])
+    span = document.widen_to_sentences(Span(min(int(offsets[first]), window.span.start), max(end, window.span.end)))
+    return Window(window.index, (_first_token(offsets, span.start), _first_token(offsets, span.end)), span)
+
+
 def _cut(document: Document, low: int, high: int) -> tuple[int, bool]:
     """``segment.cut`` in characters of the document."""
     start = max(low - _CONTEXT, 0)

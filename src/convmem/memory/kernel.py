@@ -7,7 +7,6 @@ long for the model is read in halves, and one that can't be read costs its readi
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
@@ -171,30 +170,23 @@ class JointKernel:
 
 
 class ScoreKernel:
-    """Relevance alone, by Yes or No, one call a window for all sub-questions; h is the window's own text.
+    """Relevance alone, by Yes or No; h is the window's own text.
 
-    The call asks whether the window holds a fact for the question or any part of it: a small model judges worse by a
+    Best asked about the whole question, or about a sub-question whose names are known: a small model judges worse by a
     list of sub-questions that it has made itself.
     """
 
-    def __init__(self, run: Run, question: str, gains: Sequence[float], *, thresholds: Thresholds) -> None:
-        """``gains``: what is added to each window's log-odds of relevance, by its index; empty for nothing."""
-        self.run, self.whole, self.gains, self.thresholds = run, SubQuestion("", question), gains, thresholds
+    def __init__(self, run: Run, *, thresholds: Thresholds) -> None:
+        self.run, self.thresholds = run, thresholds
 
     async def __call__(self, window: Window, questions: Sequence[SubQuestion]) -> list[Reading]:
-        judged = await judge_by_logprob(window, self.whole, self.run, thresholds=self.thresholds)
-        if self.gains and judged.score is not None:
-            score = _gained(judged.score, self.gains[window.index])
-            judged = Judgement(self.thresholds(score), score, judged.node)
+        return [await self._read(window, question) for question in questions]
+
+    async def _read(self, window: Window, question: SubQuestion) -> Reading:
+        judged = await judge_by_logprob(window, question, self.run, thresholds=self.thresholds)
         text = self.run.document.text(window.span)
-        return [
-            Reading(
-                window, q.id, judged.r,
-                (Evidence(text, (window.span,), "raw", judged.r, judged.score, channel=q.id, piece=window.span),),
-                judged.score, (judged.node,),
-            )
-            for q in questions
-        ]  # fmt: skip
+        h = Evidence(text, (window.span,), "raw", judged.r, judged.score, channel=question.id, piece=window.span)
+        return Reading(window, question.id, judged.r, (h,), judged.score, (judged.node,))
 
 
 # ------------------------------------------------------------------------------------------------ relevance r
@@ -253,12 +245,6 @@ async def gives_logprobs(run: Run) -> bool:
         return False
 
 
-def _gained(probability: float, gain: float) -> float:
-    """``probability`` with ``gain`` added to its log-odds."""
-    odds = probability * math.exp(gain)
-    return odds / (odds + 1 - probability)
-
-
 def _probability_of_yes(reply: Reply[bool]) -> float:
     """P(Yes) among Yes and No at the first token; without log-probabilities 0 or 1, and 1/2 for any other reply."""
     if shares := choice_probabilities(reply.logprobs, YES_OR_NO):
@@ -314,7 +300,8 @@ def on_window(
 ) -> Ask[T]:  # fmt: skip
     """A call on a window: the window first and the question last, so that a window's calls share their prefix.
 
-    ``waited`` are the trace nodes that it waited for besides those of the questions.
+    ``waited`` are the trace nodes that it waited for besides those of the questions. Windows take turns in the order in
+    which they are asked about, all calls on one before the next.
     """
     return Ask(
         template=prompts.load(name),
@@ -325,7 +312,6 @@ def on_window(
         layer=0,
         window=window.span,
         parents=tuple(dict.fromkeys((*(p for q in questions for p in q.parents), *waited))),
-        priority=(0, window.index),
         sample=questions[0].sample,
         affinity=window.span,
         **rest,

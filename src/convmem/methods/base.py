@@ -197,11 +197,11 @@ class Method(ABC, Generic[C]):
         Raises ConvMemError where nothing of the document was read, or what was read could not be asked.
         """
         coverage = run.coverage(windows)
-        if not coverage.read_tokens:
+        if not coverage.read_tokens and not coverage.indexed_tokens:
             raise ConvMemError(_nothing_read(coverage, run))
         if final.failure:
             raise ConvMemError(f"The question could not be answered from what was read: {final.failure}")
-        run.emit(BestAnswer(final.text))
+        run.emit(BestAnswer(final.text, final.citations))
         return Answer(
             text=final.text if final.found else NOT_FOUND,
             citations=final.citations,

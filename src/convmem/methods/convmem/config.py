@@ -34,7 +34,10 @@ class Config(MethodConfig):
             "relevance": None,
             "evidence": None,
             "overlap": "boundary",
-            "lexical_weight": 1.0,
+            "rank": "lexical",
+            "views": 2,
+            "hops": "rounds",
+            "attempts": 3,
             "relevance_background": 0.5,
             "relevance_direct": 0.6,
             "filter": True,
@@ -65,8 +68,20 @@ class Config(MethodConfig):
     """Probability of relevance from which r is 1, for `logprob`."""
     relevance_direct: float = Field(0.5, ge=0, le=1)
     """Probability of relevance from which r is 2, for `logprob`."""
-    lexical_weight: float = Field(0.0, ge=0, le=100)
-    """What a window with all words of Q gains in log-odds of relevance, for `score`; rare words count for more."""
+    rank: Literal["order", "lexical", "hybrid"] = "order"
+    """In which order windows are read: the document's, by BM25 with the question, or by BM25 and embeddings."""
+    lexical_weight: float = Field(1.0, ge=0, le=10)
+    """How much the log-odds of relevance fall with the logarithm of a window's place in the ranking, for `windows`."""
+    views: int = Field(1, ge=1, le=5)
+    """The most views of one window, for `windows`: those after the first have wider boundaries."""
+    view_worth: float = Field(0.002, gt=0, lt=1)
+    """The probability of relevance from which a window gets a further view, for `windows`, until its views agree."""
+    hops: Literal["parallel", "rounds"] = "parallel"
+    """All sub-questions at once, or one round a hop: a later one names an earlier one's answer (idea 4)."""
+    attempts: int = Field(1, ge=1, le=5)
+    """The most attempts at an answer, for `windows`: each one that finds nothing is followed by one that reads more."""
+    early_exit: bool = False
+    """Whether reading ends when agreeing evidence has given an answer (idea 6)."""
     evidence: Literal["summary", "quotes", "windows"] | None = "summary"
     """h: bullets in the model's words; verbatim quotes with their spans; or the windows' own text, the most relevant
     ones that `buffer_tokens` hold. Unset: `windows` for `score`, else `quotes`."""
@@ -94,6 +109,18 @@ class Config(MethodConfig):
     """What the final call reads besides Q: the sub-answers (eq. 7), or what all channels kept of the document."""
     one_call_tokens: int = Field(0, ge=0)
     """A document of at most so many tokens, and that fits the model's context, is read in one call; 0: never."""
+
+    index: Literal["off", "records", "summary"] = "off"
+    """A pass that knows no question, made once for each document and kept: what is kept of a window, records (entity,
+    attribute, value) or a summary (idea 5). Questions are then looked up instead of read for."""
+    index_window: int = Field(1_000, ge=2)
+    """The longest window of that pass, in tokens; its end follows from its content."""
+    index_tokens: int = Field(1_000, ge=1)
+    """The most that is kept of one such window, in tokens."""
+    lookups: int = Field(5, ge=1, le=20)
+    """The most calls of a question that is looked up: the first from the index, the others from the document."""
+    lookup_tokens: int = Field(2_500, ge=1)
+    """What the index says, or the passages, in one such call, in tokens."""
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:

@@ -16,16 +16,16 @@ from convmem.core import (
     Answer,
     BudgetExhausted,
     ContextExceeded,
-    ConvMemError,
     Evidence,
     LayerStarted,
     Plan,
     Span,
     Stopped,
 )
-from convmem.document import Document, Window
+from convmem.document import Document, Window, Windows
 from convmem.memory.aggregation import Finding, answer_from, combine
-from convmem.memory.convolution import Convolution, Layer, Note, Output, fit, noted
+from convmem.memory.belief import Beliefs
+from convmem.memory.convolution import Convolution, Layer, Note, Output, noted
 from convmem.memory.decomposition import SubQuestion, decompose
 from convmem.memory.kernel import (
     Extract,
@@ -41,14 +41,17 @@ from convmem.memory.kernel import (
     read,
 )
 from convmem.memory.passages import passages
-from convmem.memory.quoting import Overlap
+from convmem.memory.ranking import Ranking
+from convmem.memory.reading import RankedReading
 from convmem.memory.residual import residual_buffer
 from convmem.methods.base import Facts, Method
-from convmem.methods.convmem.config import PROMPT_TOKENS, Config, Settled
+from convmem.methods.convmem.answering import Reserve
+from convmem.methods.convmem.config import Config, Settled
 from convmem.methods.convmem.estimate import estimate
+from convmem.methods.convmem.indexed import lookup
+from convmem.methods.convmem.ranked import RankedAnswer
 from convmem.methods.convmem.windows import slide
 from convmem.run import Run
-from convmem.run.gate import ESTIMATE_MARGIN
 
 Scan = Sequence["asyncio.Task[list[Reading]]"]
 """The readings of layer 0 for one channel, window by window, as they come."""
@@ -84,18 +87,24 @@ class ConvMem(Method[Config]):
     Config = Config
 
     async def solve(self, document: Document, question: str, run: Run) -> Answer:
+        if self.config.index != "off":
+            found, held = await lookup(document, question, self.config, run)
+            return self.conclude(run, self.config, found, windows=len(held.windows))
         config = self.config.settled(
             logprobs=self.config.kernel is None and await gives_logprobs(run), context=run.room(0)
         )
         if run.size <= config.one_call_tokens and (whole := await self._in_one_call(document, question, config, run)):
             return self.conclude(run, config, whole, windows=1)
 
-        questions = await self._channels(question, config, run)
-        most = _set_aside(len(questions), config, run)
         windows = slide(document, run.tokenizer, config)
+        if config.evidence == "windows":
+            return await self._by_rank(question, windows, config, run)
+
+        questions = await self._channels(question, config, run)
+        most = Reserve.of(len(questions) + (config.final == "passages"), config, run).most
         unread: dict[int, Stopped] = {}
         async with asyncio.TaskGroup() as tasks:
-            scans = self._scan(question, windows, questions, config, run, tasks, unread)
+            scans = self._scan(windows, questions, config, run, tasks, unread)
             channels = [tasks.create_task(self._channel(q, scans[q.id], config, run, tasks, most)) for q in questions]
         if unread:
             end = "budget" if isinstance(next(iter(unread.values())), BudgetExhausted) else "deadline"
@@ -110,18 +119,32 @@ class ConvMem(Method[Config]):
                 answer = found[0]
         return self.conclude(run, config, answer, findings, windows=len(windows))
 
+    async def _by_rank(self, question: str, windows: Windows, config: Settled, run: Run) -> Answer:
+        """Where h is the windows' own text: ranked reading instead of a tree."""
+        ranking = None if config.rank == "order" else await Ranking.of(run.document.text(w.span) for w in windows)
+        thresholds = Thresholds(config.relevance_background, config.relevance_direct)
+        async with asyncio.TaskGroup() as tasks:
+            reading = RankedReading(
+                windows, ScoreKernel(run, thresholds=thresholds), Beliefs(len(windows), fall=config.lexical_weight),
+                run, tasks, views=config.views, worth=config.view_worth,
+            )  # fmt: skip
+            splitting = tasks.create_task(self._channels(question, config, run))
+            asking = RankedAnswer(SubQuestion("", question), reading, ranking, config, run)
+            made = await asking.answer(splitting)
+        return self.conclude(run, config, made.final, made.findings, windows=len(windows))
+
     async def _channels(self, question: str, config: Settled, run: Run) -> Sequence[SubQuestion]:
         """Q decomposed into q^(1) … q^(C) (section 2.3.3)."""
         if config.decompose == "off":
             return [SubQuestion("1", question)]
-        sub_questions = await decompose(question, config.c_max, run)
+        sub_questions = await decompose(question, config.c_max, run, hops=config.hops == "rounds")
         if config.decompose == "repeat":
             return [replace(q, text=question, sample=number) for number, q in enumerate(sub_questions)]
         return sub_questions
 
     def _scan(
-        self, question: str, windows: Sequence[Window], questions: Sequence[SubQuestion], config: Settled, run: Run,
-        tasks: asyncio.TaskGroup, unread: dict[int, Stopped],
+        self, windows: Windows, questions: Sequence[SubQuestion], config: Settled, run: Run, tasks: asyncio.TaskGroup,
+        unread: dict[int, Stopped],
     ) -> Mapping[str, Scan]:  # fmt: skip
         """Layer 0: every K^(c) on every window, at once (eq. 1 and 4).
 
@@ -135,7 +158,7 @@ class ConvMem(Method[Config]):
                 unread[window.index] = stopped
                 return []
 
-        kernel = make_kernel(question, windows, config, run)
+        kernel = make_kernel(config, run)
         groups = [[q] for q in questions] if config.kernel in ("split", "fused") else [questions]
         scans: dict[str, list[asyncio.Task[list[Reading]]]] = {q.id: [] for q in questions}
         run.emit(LayerStarted(0, len(windows) * len(groups) * config.calls_at_once))
@@ -158,11 +181,6 @@ class ConvMem(Method[Config]):
     ) -> Memory:
         """H^(L,c) by eq. (2) and (5), and B^(c) by eq. (3)."""
         outputs = self._outputs(question, scan, config, run)
-        if config.evidence == "windows":
-            kept, cut = fit([note async for output in outputs for note in output.notes], config.buffer_tokens)
-            if cut:
-                run.cut("windows beyond the evidence that fits", cut)
-            return Memory(kept)
         layer0 = Layer(0, config.window, config.stride, config.summary_tokens)
         convolution = Convolution(
             question, run, tasks, layer0, max_layers=config.max_layers, min_shrink=config.min_shrink
@@ -225,40 +243,11 @@ class ConvMem(Method[Config]):
         return estimate(self.config, document, facts, question)
 
 
-def _set_aside(channels: int, config: Settled, run: Run) -> int | None:
-    """Keep what answering may cost, at most half of the budget; the prompt tokens that this leaves each sub-answer.
-
-    Raises ConvMemError where that is no room for evidence.
-    """
-    budget = run.settings.budget
-    if budget is None:
-        return None
-    reply = config.answer_tokens
-    tokenizer = run.model("sub_answer").tokenizer or run.tokenizer
-    counted = 1 if tokenizer.exact else 1 + ESTIMATE_MARGIN
-    final = round(counted * (PROMPT_TOKENS + channels * reply)) + reply
-    if config.final == "passages":  # as long as a sub-answer's prompt
-        final, channels = 0, channels + 1
-    wanted = final + channels * (round(counted * (PROMPT_TOKENS + config.memory_tokens)) + reply)
-    aside = min(wanted, budget // 2)
-    most = int(((aside - final) / channels - reply) / counted)
-    if most < PROMPT_TOKENS:
-        raise ConvMemError(f"The budget of {budget:,} tokens is too small to read anything and answer; raise it.")
-    run.set_aside(aside)
-    return most
-
-
-def make_kernel(question: str, windows: Sequence[Window], config: Settled, run: Run) -> Kernel:
-    """K of eq. (1) in the configured form."""
-    thresholds = Thresholds(config.relevance_background, config.relevance_direct)
-    if config.kernel == "score":
-        gains: Sequence[float] = ()
-        if config.lexical_weight:
-            shares = Overlap(run.document.text(window.span) for window in windows).shares(question)
-            gains = [config.lexical_weight * share for share in shares]
-        return ScoreKernel(run, question, gains, thresholds=thresholds)
+def make_kernel(config: Settled, run: Run) -> Kernel:
+    """K of eq. (1) in the configured form, where it takes notes."""
     extract: Extract = "quotes" if config.evidence == "quotes" else "summary"
     if config.kernel != "split":
         return JointKernel(run, extract=extract, summary_tokens=config.summary_tokens)
+    thresholds = Thresholds(config.relevance_background, config.relevance_direct)
     judge = judge_by_json if config.relevance == "json" else partial(judge_by_logprob, thresholds=thresholds)
     return SplitKernel(run, judge=judge, extract=extract, filtered=config.filter, summary_tokens=config.summary_tokens)

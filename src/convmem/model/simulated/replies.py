@@ -28,6 +28,20 @@ def _decompose(read: Read) -> str:
     return json.dumps({"sub_questions": parts, "keywords": []})
 
 
+def _decompose_hops(read: Read) -> str:
+    """The sub-questions, each naming the answers that its facts need by their number."""
+    split = json.loads(_decompose(read))["sub_questions"]
+    return json.dumps({"sub_questions": split if len(split) < 2 else [_linked(read, *p) for p in enumerate(split, 1)]})
+
+
+def _linked(read: Read, part: int, text: str) -> str:
+    needed = {read.facts[n].part for fact in read.facts if fact.part == part for n in fact.needs} - {part}
+    for number in sorted(needed):
+        named = text.replace(f"the answer of step {number}", f"#{number}")
+        text = f"#{number} {text}" if named == text else named
+    return text
+
+
 def _relevance_of(read: Read, facts: Collection[int], question: int = 1) -> int:
     if facts:
         return 2
@@ -136,6 +150,7 @@ def _lookup(read: Read) -> str:
 
 _ROLES: Mapping[str, Callable[[Read], str]] = {
     "decompose": _decompose,
+    "decompose_hops": _decompose_hops,
     "relevance": _relevance,
     "summarize": lambda read: _bullets(_notes(read, read.noticed)),
     "quote": lambda read: _bullets(_quotes(read, read.noticed)),
