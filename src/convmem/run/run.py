@@ -6,8 +6,9 @@ Knows the document, the models and the limits; knows nothing of methods.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import TypeVar
 
 from convmem.core import (
@@ -31,6 +32,7 @@ from convmem.core import (
 )
 from convmem.document import Document
 from convmem.model import Cache
+from convmem.model.index import Index
 from convmem.run.ask import Ask, Reply
 from convmem.run.budget import Budget
 from convmem.run.caller import Caller, Job
@@ -68,6 +70,7 @@ class Run:
         self.document = document
         self.models = models
         self.trace = trace
+        self.cache = cache
         self.settings = settings = settings or RunSettings()
         self.tokenizer = tokenizer
         self._loop = asyncio.get_running_loop()
@@ -75,6 +78,7 @@ class Run:
         self._listeners: list[Callable[[Event], None]] = []
         self._warnings: dict[str, None] = {}
         self._read: set[Span] = set()
+        self._indexed: set[Span] = set()
         self._failed: dict[tuple[Span, str, str], str] = {}
         self._cut: dict[str, int] = {}
         self._budget = Budget(settings.budget)
@@ -144,6 +148,16 @@ class Run:
                 self.read(ask.window)
             self._ended(job, started, "malformed" if reply.value is None else "ok")
             return reply
+
+    @cached_property
+    def index(self) -> Index:
+        """What is known of texts whatever the question; it goes with the cache."""
+        return Index.beside(self.cache, warn=self.warn)
+
+    def close(self) -> None:
+        """Release the index's file, where it was used."""
+        if "index" in self.__dict__:
+            self.index.close()
 
     def model(self, role: str) -> Model:
         """The model that answers calls of ``role``."""
@@ -217,6 +231,10 @@ class Run:
         """A model has read ``span``."""
         self._read.add(span)
 
+    def indexed(self, spans: Iterable[Span]) -> None:
+        """What was read of ``spans`` before this run is known from the index."""
+        self._indexed.update(spans)
+
     def failed(self, span: Span, role: str, channel: str, reason: str) -> None:
         """``span`` was to be read by ``role`` for ``channel``, and was not."""
         self._failed[span, role, channel] = reason
@@ -234,6 +252,7 @@ class Run:
         return Coverage(
             tokens=tokens(Span(0, self.document.size)),
             read_tokens=sum(map(tokens, union(self._read))),
+            indexed_tokens=sum(map(tokens, union(self._indexed))),
             windows=windows,
             failed_windows=tuple(
                 FailedWindow(span, self.document.locate(span), role, channel, reason)

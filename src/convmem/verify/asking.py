@@ -26,6 +26,9 @@ class Asking:
     default_threshold = 0.5
     reserve = 3_000
 
+    async def prepare(self) -> None:
+        pass
+
     def identity(self, run: Run) -> str:
         return f"model {run.model(ROLE).identity} {prompts.load(ROLE).id}"
 

@@ -72,6 +72,9 @@ class Quotation:
     default_threshold = 0.5
     reserve = 0
 
+    async def prepare(self) -> None:
+        pass
+
     def identity(self, run: Run) -> str:
         return "quotation"
 

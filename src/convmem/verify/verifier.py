@@ -41,8 +41,12 @@ class Verifier(Protocol):
     reserve: int
     """Tokens of a run's budget that checking an answer of usual length may take."""
 
+    async def prepare(self) -> None:
+        """Load what judging needs. Idempotent. Raises InputError or Fatal where it can't be had."""
+        ...
+
     def identity(self, run: Run) -> str:
-        """Which weights and which prompt judge: a calibrated threshold holds for one identity."""
+        """Which weights and which prompt judge: a calibrated threshold holds for one identity. Known once prepared."""
         ...
 
     async def judge(
@@ -51,7 +55,7 @@ class Verifier(Protocol):
         """A judgement for each pair, in their order; `UNJUDGED`, with a warning of the run, where it can't be had.
 
         ``answering``: the judging may use what the run set aside for answering. ``parents`` are the trace nodes whose
-        replies the pairs are from. Raises Fatal where no pair can be judged.
+        replies the pairs are from. Raises what `prepare` does, and Fatal where no pair can be judged.
         """
         ...
 
