@@ -52,7 +52,8 @@ class Run:
     """What a method is given. Made inside a running event loop, where its time starts; its models are prepared.
 
     ``models`` by role, the one for all other roles under ``""``. ``tokenizer`` counts the document, and the prompts of
-    models that have none of their own. ``temperature`` and ``top_p`` are those of every call.
+    models that have none of their own. ``cache`` keeps replies, and whatever else was computed from equal texts.
+    ``temperature`` and ``top_p`` are those of every call.
     """
 
     def __init__(
