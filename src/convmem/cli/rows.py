@@ -1,4 +1,4 @@
-"""A benchmark as it is run, on the terminal: one bar over its rows, what was spent, and what failed.
+"""Many questions as they are answered, on the terminal: one bar over the rows, what was spent, and what failed.
 
 Hears of rows and knows nothing else of the run.
 """
@@ -41,14 +41,28 @@ class Progress:
             self._notes.say(f"{counted(rows, 'row')} to make.")
 
     def done(self, row: Row) -> None:
-        """A row was made."""
-        self._counts[row.status] += 1
-        self._spent += row.prompt_tokens + row.completion_tokens
-        where = f"{row.label} · {counted(row.docs, 'document')} · {tokens(self._spent)} tokens"
+        """A row of a benchmark was made."""
+        self.note(
+            row.status,
+            f"{row.label} · {counted(row.docs, 'document')}",
+            row.prompt_tokens + row.completion_tokens,
+            f"{row.label}, question {row.question}: failed: {row.error}",
+        )
+
+    def note(self, status: str, where: str, spent: int, problem: str) -> None:
+        """A row was made: ``spent`` tokens on it, and ``problem`` says what became of it where it failed."""
+        self._counts[status] += 1
+        self._spent += spent
         failed = f" · {counted(self._counts['failed'], 'failure')}" if self._counts["failed"] else ""
-        self._bar.update(self._task, advance=1, description=one_line(where + failed, 90))
-        if row.status == "failed":
-            self._notes.warn(f"{row.label}, question {row.question}: failed: {row.error}")
+        description = one_line(f"{where} · {tokens(self._spent)} tokens{failed}", 90)
+        self._bar.update(self._task, advance=1, description=description)
+        if status == "failed":
+            self._notes.warn(problem)
+
+    @property
+    def failures(self) -> int:
+        """How many failed."""
+        return self._counts["failed"]
 
     def summary(self) -> str:
         """How many rows were made, by status."""
