@@ -105,7 +105,8 @@ async def _row(setting: Setting, blank: Row, text: str, case: Case) -> Row:
     missing = [f"The server reported no usage for {meter.uncounted} calls."] if meter.uncounted else []
     row = replace(
         blank, document_tokens=tokens, depth=meter.depth, seconds=found.get("seconds", time.perf_counter() - started),
-        peak_memory=found.get("peak_memory"), config={**blank.config, "version": found.get("version")}, warnings=tuple(missing),
+        peak_memory=found.get("peak_memory"),
+        config={**blank.config, "version": found.get("version")}, warnings=tuple(missing),
         **asdict(meter.spent),
     )  # fmt: skip
     if "error" in found:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.peers.child MODULE < JOB
 
-Prints ``answer`` or ``error``, ``seconds`` without the time of imports, and ``peak_memory``: the most bytes that this process
-and the largest one that it started had.
+Prints ``answer`` or ``error``, ``seconds`` without the time of imports, and ``peak_memory``: the most bytes that this
+process and the largest one that it started had.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tests.support.rows import evidence, failed, row
 KEYS = [
     "dataset", "method", "model", "docs", "n", "failed", "unavailable", "f1", "em", "sub_em", "sub_em_strict",
     "sub_em_tokens", "acc_l", "calls", "prompt_tokens", "cached_tokens", "completion_tokens", "depth", "seconds",
-    "tokens_per_token", "evidence", "simulated",
+    "tokens_per_token", "evidence", "simulated", "layer_tokens", "buffer_tokens", "unreadable", "peak_memory",
 ]  # fmt: skip
 
 
@@ -40,13 +40,13 @@ def test_a_summary_has_the_keys_and_the_means() -> None:
 
 
 def test_failures_are_wrong_and_the_unavailable_is_left_out() -> None:
-    rows = [row("q1"), failed("q2", calls=0), row("q3", None, calls=0), row("q4")]
+    rows = [row("q1"), failed("q2", calls=0, depth=1, seconds=5.0), row("q3", None, calls=0), row("q4")]
     [cell] = cells(rows)
     summary = cell.summary()
     assert summary["f1"]["mean"] == pytest.approx(200 / 3)
     assert (summary["n"], summary["failed"], summary["unavailable"]) == (4, 1, 1)
     assert summary["calls"] == pytest.approx(8 / 3)
-    assert (summary["depth"], summary["seconds"]) == (4, 2)
+    assert (summary["depth"], summary["seconds"]) == (3, 3)
 
 
 def test_a_cell_where_nothing_was_available_has_no_scores_and_no_costs() -> None:
@@ -88,6 +88,22 @@ def test_evidence_is_weighed_by_units_and_layers_by_the_runs_that_have_them() ->
     [cell] = cells(rows)
     assert cell.summary()["evidence"] == {"window": 1.0, "kept": 0.6, "buffer": 0.5, "final": 0.4}
     assert cell.layers == (0.6, 0.0)
+
+
+def test_amounts_are_means_by_the_runs_that_have_them_and_memory_is_the_most() -> None:
+    rows = [
+        row("q1", layer_tokens=(900, 100), buffer_tokens=0, calls=30, unreadable=3, peak_memory=7_000_000),
+        row("q2", layer_tokens=(300,), buffer_tokens=40, calls=10, peak_memory=9_000_000),
+        row("q3", calls=10),
+    ]
+    [cell] = cells(rows)
+    summary = cell.summary()
+    assert summary["layer_tokens"] == [600, 100]
+    assert (summary["buffer_tokens"], summary["unreadable"], summary["peak_memory"]) == (20, 0.06, 9_000_000)
+    [line] = csv.DictReader(io.StringIO(as_csv([summary])))
+    assert line["layer_tokens"] == "600 100"
+    [bare] = cells([row("q1", calls=0)])
+    assert (bare.layer_tokens, bare.buffer_tokens, bare.unreadable, bare.peak_memory) == ((), None, None, None)
 
 
 def test_answers_without_context_stand_apart() -> None:

@@ -113,6 +113,26 @@ def test_failures_count_as_wrong_and_unavailable_is_its_own_kind(tmp_path: Path)
     assert {row.label for row in poor} == {f"{SMALL}+budget=300"}
 
 
+def test_a_failed_row_has_what_it_took(tmp_path: Path) -> None:
+    made = rows(built(tmp_path / "b", count=8), tmp_path / "r", "memagent+chunk_tokens=400", "sim:failed=0.6")
+    lost = [row for row in made if row.status == "failed"]
+    assert lost
+    for row in lost:
+        assert row.calls > 0
+        assert row.depth > row.calls  # the last of the chain was never answered
+        assert row.seconds > 2 * row.calls
+
+
+def test_what_is_on_its_way_to_the_answer_is_in_the_row(tmp_path: Path) -> None:
+    (row,) = rows(built(tmp_path / "b", count=1, docs=(40,)), tmp_path / "r", SMALL)
+    assert len(row.layer_tokens) == len(row.layers)
+    assert 0 < row.layer_tokens[-1] < row.document_tokens
+    assert row.buffer_tokens
+    assert row.unreadable == 0
+    (bad,) = rows(built(tmp_path / "c", count=1), tmp_path / "s", SMALL, f"{PERFECT},malformed=0.3")
+    assert 0 < bad.unreadable < bad.calls
+
+
 def test_malformed_and_failing_replies_are_survived(tmp_path: Path) -> None:
     made = rows(built(tmp_path / "b", count=2), tmp_path / "r", SMALL, f"{PERFECT},malformed=0.1,failed=0.1")
     assert {row.status for row in made} == {"answered"}

@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from convmem.bench.contexts import PlacedUnit
 from convmem.bench.stages import Follower, says_alike
-from convmem.core import Piece, ReplySlice, Span
-from convmem.document import Document
-from convmem.trace import Trace
+from convmem.core import ReplySlice, Span
+from tests.support.story import DOCUMENT, FIRST, SECOND, TEXT, WHOLE, Story
 
-TEXT = "Ost was founded by Ida Venn. Rain fell on the hills. Ida Venn was born in Brell. Nobody came that day."
-DOCUMENT = Document.from_text(TEXT)
 UNITS = [
     PlacedUnit(Span(TEXT.index(text), TEXT.index(text) + len(text)), 6, 1, "Ost", "sentence", hop)
     for hop, text in enumerate(("Ost was founded by Ida Venn.", "Ida Venn was born in Brell."), 1)
 ]
-FIRST, SECOND, WHOLE = Span(0, 52), Span(52, len(TEXT)), Span(0, len(TEXT))
 
 
-class Story:
-    """A trace as it is told: calls, their prompts and replies."""
-
-    def __init__(self, **config: Any) -> None:
-        self.trace = Trace("Where?", config=config)
-        self.replies: dict[str, str] = {}
-
-    def call(
-        self, role: str, reply: str, *, layer: int = 0, window: Span | None = None, relevance: Any = None,
-        **variables: Sequence[Piece],
-    ) -> int:  # fmt: skip
-        given: Mapping[str, Sequence[Piece]] = variables or {"window": (window or "",)}
-        node = self.trace.open(role, layer=layer, channel="1", window=window, template_id=f"{role}@1", variables=given)
-        self.replies[str(node)] = reply
-        self.trace.close(node, key=str(node), usage=None, start=0, end=1, status="ok", relevance=relevance)
-        return node
-
-    def evidence(self) -> dict[str, Any]:
-        says = says_alike(UNITS, DOCUMENT)
-        found = Follower(UNITS, says, lambda node: self.replies[str(node.key)]).evidence(self.trace)
-        return {name: found[name] for name in ("window", "kept", "layers", "buffer", "final")}
+def evidence(story: Story) -> dict[str, Any]:
+    says = says_alike(UNITS, DOCUMENT)
+    found = Follower(UNITS, says, lambda node: story.replies[str(node.key)]).evidence(story.trace)
+    return {name: found[name] for name in ("window", "kept", "layers", "buffer", "final")}
 
 
 def test_summaries_count_for_the_units_that_they_say() -> None:
@@ -51,20 +29,20 @@ def test_summaries_count_for_the_units_that_they_say() -> None:
     story.call("summarize", "- The weather was bad", window=SECOND, relevance=2)
     merged = story.call("merge", "NONE", layer=1, notes=(ReplySlice(kept, 2, 31),))
     story.call("sub_answer", "{}", passages=("[1] ", ReplySlice(merged, 0, 4), "[2] ", SECOND))
-    assert story.evidence() == {"window": 1, "kept": 1, "layers": [0.5, 0], "buffer": 0.5, "final": 0.5}
+    assert evidence(story) == {"window": 1, "kept": 1, "layers": [0.5, 0], "buffer": 0.5, "final": 0.5}
 
 
 def test_what_is_filtered_goes_no_further() -> None:
     for filtered, share in ((True, 0), (False, 0.5)):
         story = Story(skip="off", evidence="summary", filter=filtered)
         story.call("kernel_notes", "- Ost was founded by Ida Venn", window=FIRST, relevance=0)
-        assert story.evidence() == {"window": 0.5, "kept": share, "layers": [share], "buffer": None, "final": 0}
+        assert evidence(story) == {"window": 0.5, "kept": share, "layers": [share], "buffer": None, "final": 0}
 
 
 def test_a_reply_on_one_window_says_nothing_of_others() -> None:
     story = Story()
     story.call("summarize", "- Ida Venn was born in Brell", window=FIRST)
-    assert story.evidence()["kept"] == 0
+    assert evidence(story)["kept"] == 0
 
 
 def test_a_memory_may_say_what_was_read_before() -> None:
@@ -73,7 +51,7 @@ def test_a_memory_may_say_what_was_read_before() -> None:
     memory = (ReplySlice(one, 0, 28),)
     two = story.call("memorize", "Ida Venn was born in Brell.", window=SECOND, memory=memory, section=(SECOND,))
     story.call("memory_answer", "Brell", memory=(ReplySlice(two, 0, 27),))
-    assert story.evidence() == {"window": 1, "kept": 1, "layers": [1], "buffer": None, "final": 0.5}
+    assert evidence(story) == {"window": 1, "kept": 1, "layers": [1], "buffer": None, "final": 0.5}
 
 
 def test_relevant_windows_that_travel_verbatim_are_kept_whole() -> None:
@@ -81,14 +59,14 @@ def test_relevant_windows_that_travel_verbatim_are_kept_whole() -> None:
     story.call("score", "Yes", window=FIRST, relevance=2)
     story.call("score", "No", window=SECOND, relevance=0)
     story.call("direct", "{}", passages=("[1] ", FIRST))
-    assert story.evidence() == {"window": 1, "kept": 0.5, "layers": [0.5], "buffer": None, "final": 0.5}
+    assert evidence(story) == {"window": 1, "kept": 0.5, "layers": [0.5], "buffer": None, "final": 0.5}
 
 
 @pytest.mark.parametrize("window", [WHOLE, None])
 def test_one_call_that_reads_and_answers_has_no_layers(window: Span | None) -> None:
     story = Story()
     story.call("direct", "{}", window=window, passages=("[1] ", WHOLE))
-    assert story.evidence() == {"window": 1, "kept": 1, "layers": [], "buffer": None, "final": 1}
+    assert evidence(story) == {"window": 1, "kept": 1, "layers": [], "buffer": None, "final": 1}
 
 
 def test_distance_is_the_windows_read_after_a_unit() -> None:

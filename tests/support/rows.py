@@ -26,8 +26,8 @@ def row(question: str = "q1", score: float | None = 1.0, **changes: Any) -> Row:
 
 def failed(question: str, **changes: Any) -> Row:
     """A failed row, as the runner writes it."""
-    nothing: Mapping[str, Any] = {"status": "failed", "error": "The model gave out.", "prediction": "", "depth": 0}
-    return row(question, scores=dict.fromkeys(SCORES, 0.0), seconds=0.0, **nothing, **changes)
+    nothing: Mapping[str, Any] = {"status": "failed", "error": "The model gave out.", "prediction": ""}
+    return row(question, scores=dict.fromkeys(SCORES, 0.0), **nothing, **changes)
 
 
 def evidence(units: int, window: float, kept: float, final: float, **changes: Any) -> dict[str, Any]:

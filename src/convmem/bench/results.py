@@ -44,9 +44,10 @@ class Row:
     results, ``config`` is what it was settled to. ``prediction`` is the extracted answer. ``scores`` are None where the
     method was unavailable, and 0 where it failed; ``acc_l`` is the mean of ``ratings``, None without a judge.
     ``docs`` and ``document_tokens`` are 0 for answers without any context. ``replayed`` calls were answered from the
-    cache and took no time, so that ``seconds`` is too low by theirs. ``evidence`` is None where the support is not
-    known or nothing was answered. ``trace`` is a file's name in the results. ``peak_memory`` is the most bytes that a
-    process of its own had for this row, its packages included; None where the row had none of its own.
+    cache and took no time, so that ``seconds`` is too low by theirs; ``unreadable`` replies could not be read as they
+    should. ``layer_tokens`` is |H_l| for each layer, ``buffer_tokens`` |B|, None without one. ``evidence`` is None
+    where the support is not known or nothing was answered. ``trace`` is a file's name in the results. ``peak_memory``
+    is the most bytes that a process of its own had for this row, its packages included; None where it had none.
     """
 
     dataset: str
@@ -78,6 +79,9 @@ class Row:
     document_tokens: int = 0
     by_role: Mapping[str, Spent] = field(default_factory=dict)
     layers: tuple[Spent, ...] = ()
+    unreadable: int = 0
+    layer_tokens: tuple[int, ...] = ()
+    buffer_tokens: int | None = None
     evidence: Mapping[str, Any] | None = None
     warnings: tuple[str, ...] = ()
     trace: str | None = None

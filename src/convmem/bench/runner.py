@@ -16,6 +16,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TypeVar
 
+from convmem.bench.amounts import amounts
 from convmem.bench.asking import Asking
 from convmem.bench.contexts import Benchmark, Case
 from convmem.bench.entries import Entry
@@ -165,11 +166,12 @@ class Runner:
         entry, case = task.entry, task.case
         assert entry
         document = self._document(case)
-        traces: list[Trace] = []
+        clock = asyncio.get_running_loop()
+        begun: list[tuple[Trace, float]] = []
 
         def listen(event: Event) -> None:
             if isinstance(event, Planned) and event.trace is not None:
-                traces.append(event.trace)
+                begun.append((event.trace, clock.time()))
 
         blank = self._blank(task)
         settings = entry.run.model_copy(update={"seed": task.seed})
@@ -183,11 +185,15 @@ class Runner:
             return replace(blank, status="unavailable", error=str(error))
         except ConvMemError as error:
             row = replace(blank, status="failed", error=str(error), scores=recorded(None))
-            if not traces:
+            if not begun:
                 return row
-            return self._traced(_costed(row, traces[-1], None, cache), traces[-1], document, cache)
+            trace, started = begun[-1]
+            row = replace(row, depth=_depth(trace), seconds=clock.time() - started)
+            return self._traced(_costed(row, trace, None, cache), trace, document, cache)
+        trace = answer.trace
         row = _answered(blank, answer, case)
-        trace: Trace = answer.trace
+        held = amounts(trace, document.size, row.document_tokens)
+        row = replace(row, layer_tokens=held.layers, buffer_tokens=held.buffer)
         if case.support:
             says = (
                 says_marked(model.knowledge.facts)
@@ -261,7 +267,16 @@ def _costed(row: Row, trace: Trace, ledger: Ledger | None, cache: Cache) -> Row:
     by_layer = _sums([*fresh, *again], _layer)
     layers = tuple(by_layer.get(layer, Spent()) for layer in range(max(by_layer, default=-1) + 1))
     total = asdict(sum(by_role.values(), Spent()))
-    return replace(row, by_role=by_role, layers=layers, replayed=len(again), **total)
+    unreadable = sum(node.unreadable for node in trace)
+    return replace(row, by_role=by_role, layers=layers, replayed=len(again), unreadable=unreadable, **total)
+
+
+def _depth(trace: Trace) -> int:
+    """The longest chain of calls that waited for one another."""
+    depths: list[int] = []
+    for node in trace:
+        depths.append(1 + max((depths[parent] for parent in node.parents), default=0))
+    return max(depths, default=0)
 
 
 _role = attrgetter("role")

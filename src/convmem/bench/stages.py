@@ -74,7 +74,7 @@ class Follower:
             "window": total.window,
             "kept": total.kept,
             "layers": list(total.layers),
-            "buffer": total.buffer if _buffers(trace) else None,
+            "buffer": total.buffer if buffers(trace) else None,
             "final": total.final,
             "distances": [
                 {"windows": _after(span, stages.windows), "survived": fate.final}
@@ -87,23 +87,23 @@ class Follower:
 
         ``layers`` begins with what layer 0 put out; it is empty where the calls that read are those that answer.
         """
-        final = [node for node in trace if _answers(node)]
-        slices = [span for node in final for span in _slices(node)]
+        final = [node for node in trace if answers(node)]
+        slices = [span for node in final for span in verbatim(node)]
         read = [node for node in trace if node.window and node.status in ("ok", "malformed")]
         at_once = [node.window for node in final if node.window] if read else slices
         windows = [node.window for node in read if node.window] or slices
-        filtered, verbatim = _setting(trace, "filter"), _setting(trace, "evidence") == "windows"
+        filtered, whole = _setting(trace, "filter"), _setting(trace, "evidence") == "windows"
         said = [s for node in read if not (filtered and node.relevance == 0) for s in self._said(node)]
-        raw = [node.window for node in read if node.window and node.relevance and verbatim]
-        skipped = [node.window for node in read if node.window and node.relevance == 2 and _buffers(trace)]
+        raw = [node.window for node in read if node.window and node.relevance and whole]
+        skipped = [node.window for node in read if node.window and node.relevance == 2 and buffers(trace)]
         upper = range(1, 1 + max((node.layer for node in trace), default=0))
         merged = [[span for node in trace if node.layer == layer for span in self._said(node)] for layer in upper]
         held = [span for node in final for span in self._held(node, trace)]
         return Stages(
             windows=list(dict.fromkeys(windows)),
             kept=[*said, *raw, *skipped, *at_once],
-            layers=[[*said, *raw], *merged] if any(not _answers(node) for node in read) else [],
-            buffer=slices if _buffers(trace) else (),
+            layers=[[*said, *raw], *merged] if any(not answers(node) for node in read) else [],
+            buffer=slices if buffers(trace) else (),
             final=[*slices, *held, *at_once],
         )
 
@@ -127,8 +127,8 @@ class Follower:
         return piece if isinstance(piece, str) else "\n"
 
 
-def _answers(node: Node) -> bool:
-    """Whether a call answers from evidence: every method's answering roles are so named."""
+def answers(node: Node) -> bool:
+    """Whether an answered call answers from evidence: every method's answering roles are so named."""
     return node.status in ("ok", "malformed") and (node.role == "direct" or node.role.endswith("answer"))
 
 
@@ -137,7 +137,8 @@ def _reads_replies(node: Node) -> bool:
     return any(isinstance(piece, ReplySlice) for value in node.variables.values() for piece in value)
 
 
-def _slices(node: Node) -> list[Span]:
+def verbatim(node: Node) -> list[Span]:
+    """What of the document a prompt has word for word."""
     return [piece for value in node.variables.values() for piece in value if isinstance(piece, Span)]
 
 
@@ -157,6 +158,6 @@ def _setting(trace: Trace, name: str) -> Any:
     return (trace.answer.config if trace.answer else trace.config).get(name)
 
 
-def _buffers(trace: Trace) -> bool:
+def buffers(trace: Trace) -> bool:
     """Whether the method has a residual buffer; its windows and quoted sentences are not told apart."""
     return _setting(trace, "skip") == "on" and _setting(trace, "evidence") in ("summary", "quotes")

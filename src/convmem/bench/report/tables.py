@@ -26,7 +26,6 @@ HEADLINE = ("f1", "sub_em_strict")
 COSTS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "depth", "seconds", "tokens_per_token")
 STAGES = ("window", "kept", "buffer", "final")
 
-_UNKNOWN_OF_FAILED = ("depth", "seconds")
 _IN_SEQUENCE = 0.9
 
 
@@ -95,10 +94,9 @@ class Cell:
     def cost(self, name: str) -> float | None:
         """The mean over questions of one of ``COSTS``; ``tokens_per_token`` is prompt tokens per document token.
 
-        A failed run counts with what it spent, but for its depth and seconds, which are not known.
+        A failed run counts with what it spent.
         """
-        without = {"unavailable", *(["failed"] if name in _UNKNOWN_OF_FAILED else [])}
-        rows = [row for row in self.rows if row.status not in without]
+        rows = [row for row in self.rows if row.status != "unavailable"]
         if name == "tokens_per_token":
             known = [row for row in rows if row.document_tokens]
             return _over_questions(known, lambda row: row.prompt_tokens / row.document_tokens)
@@ -115,6 +113,34 @@ class Cell:
         """The mean over questions, as the method's model counts them."""
         read = [row for row in self.rows if row.status != "unavailable"]
         return _over_questions(read, lambda row: float(row.document_tokens))
+
+    @property
+    def peak_memory(self) -> int | None:
+        """The most bytes that the process of any row had, None where none was measured."""
+        return max((row.peak_memory for row in self.rows if row.peak_memory is not None), default=None)
+
+    @property
+    def layer_tokens(self) -> tuple[float, ...]:
+        """|H_l|, means over questions; a run with fewer layers is left out of the deeper ones."""
+        depth = max((len(row.layer_tokens) for row in self.rows), default=0)
+        at = ([row for row in self.rows if layer < len(row.layer_tokens)] for layer in range(depth))
+        means = (
+            _over_questions(rows, lambda row, layer=layer: float(row.layer_tokens[layer]))
+            for layer, rows in enumerate(at)
+        )
+        return tuple(mean for mean in means if mean is not None)
+
+    @property
+    def buffer_tokens(self) -> float | None:
+        """|B|, the mean over questions."""
+        rows = [row for row in self.rows if row.buffer_tokens is not None]
+        return _over_questions(rows, lambda row: float(row.buffer_tokens or 0))
+
+    @property
+    def unreadable(self) -> float | None:
+        """The share of replies, from 0 to 1, that could not be read as they should."""
+        calls = sum(row.calls for row in self.rows)
+        return sum(row.unreadable for row in self.rows) / calls if calls else None
 
     @property
     def replayed(self) -> bool:
@@ -173,6 +199,10 @@ class Cell:
             **{name: self.cost(name) for name in COSTS},
             "evidence": {stage: self.share(stage) for stage in STAGES},
             "simulated": self.simulated,
+            "layer_tokens": list(self.layer_tokens),
+            "buffer_tokens": self.buffer_tokens,
+            "unreadable": self.unreadable,
+            "peak_memory": self.peak_memory,
         }
 
 
@@ -278,6 +308,8 @@ def _columns(name: str, value: Any) -> Mapping[str, Any]:
     if name in METRICS:
         found = value or dict.fromkeys(("mean", "low", "high"))
         return {"": found["mean"], "low": found["low"], "high": found["high"]}
+    if isinstance(value, list):
+        return {"": " ".join(f"{number:g}" for number in value)}
     return value if isinstance(value, dict) else {"": value}
 
 
