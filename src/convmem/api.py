@@ -125,6 +125,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "coverage": {
             "tokens": coverage.tokens,
             "read_tokens": coverage.read_tokens,
+            "indexed_tokens": coverage.indexed_tokens,
             "windows": coverage.windows,
             "failed_windows": [
                 place_json(f.location) | {"role": f.role, "channel": f.channel, "reason": f.reason}

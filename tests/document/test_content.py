@@ -27,7 +27,7 @@ def texts(*paragraphs_of, window=120):
     return [document.text(each.span) for each in content_windows(document, Words(), window)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(alphabet="ab. \n", max_size=200), min_size=1, max_size=3), st.integers(2, 30))
 def test_every_character_of_a_source_is_in_one_window_that_is_not_too_long(parts, window):
     document = Document(tuple(Source(str(n), f"x{part}") for n, part in enumerate(parts)))

@@ -31,6 +31,7 @@ def said(notes):
     return found
 
 
+@settings(max_examples=60, deadline=None)
 @given(NOTES)
 def test_every_text_is_said_once_with_all_spans_and_the_highest_relevance(notes):
     kept = exact(notes)
@@ -38,6 +39,7 @@ def test_every_text_is_said_once_with_all_spans_and_the_highest_relevance(notes)
     assert exact(kept) == kept
 
 
+@settings(max_examples=60, deadline=None)
 @given(NOTES.filter(bool), st.randoms(use_true_random=False), st.data())
 def test_the_order_of_duplicates_and_how_they_are_grouped_make_no_difference(notes, random, data):
     whole = united(notes)
@@ -72,7 +74,7 @@ def test_a_paraphrase_is_never_made_a_quotation():
     assert near(notes, vectors(0, 0), 0.5) == notes == exact(notes)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(NOTES, st.lists(st.integers(0, 359), min_size=8, max_size=8), st.floats(-1, 1))
 def test_no_two_survivors_of_one_origin_are_near_and_no_span_is_lost(notes, degrees, threshold):
     kept = near(notes, vectors(*degrees[: len(notes)]), threshold)

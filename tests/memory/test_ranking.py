@@ -35,13 +35,13 @@ def ranked(texts, *queries, embedder=None):
     return asyncio.run(main())
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(TEXTS, WORDS)
 def test_one_query_by_words_is_ranked_as_bm25_ranks_it(texts, query):
     assert ranked(texts, query) == BM25(texts).ranked(query)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(TEXTS, st.lists(WORDS, max_size=4), st.booleans())
 def test_every_text_has_one_place_and_equal_questions_give_equal_orders(texts, queries, hybrid):
     embedder = HashingEmbedder(texts) if hybrid else None
@@ -50,7 +50,7 @@ def test_every_text_has_one_place_and_equal_questions_give_equal_orders(texts, q
     assert order == ranked(texts, *queries, embedder=embedder) == ranked(texts, *reversed(queries), embedder=embedder)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(TEXTS, st.lists(WORDS, min_size=1, max_size=3))
 def test_each_querys_best_text_is_in_front(texts, queries):
     found = {BM25(texts).ranked(query)[0] for query in queries if texts and BM25(texts).scores(query).max() > 0}

@@ -26,7 +26,7 @@ SETS = st.lists(st.builds(Note, EVIDENCE | PLAIN, st.just(7), st.lists(st.intege
                 max_size=7)  # fmt: skip
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(SETS, SETS, SETS)
 def test_the_join_is_associative_commutative_and_idempotent(a, b, c):
     whole = joined([*a, *b, *c])
@@ -35,7 +35,7 @@ def test_the_join_is_associative_commutative_and_idempotent(a, b, c):
     assert joined([*whole, *whole]) == whole
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(SETS)
 def test_no_value_no_span_and_no_call_is_lost(notes):
     def said(notes):
@@ -50,7 +50,7 @@ def test_no_value_no_span_and_no_call_is_lost(notes):
     assert said(kept) == said(notes) and len(kept) == len(said(notes))
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(SETS)
 def test_values_of_one_subject_stand_side_by_side(notes):
     groups = [{Row.of(n.evidence.text).subject for n in g} for g in by_subject(joined(notes)) if is_record(g[0])]
@@ -62,7 +62,7 @@ def is_record(note):
     return note.evidence.origin == "record"
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(SETS, st.integers(0, 60))
 def test_a_contradiction_is_kept_whole_or_not_at_all(notes, capacity):
     kept, cut = join(notes, capacity)
@@ -113,7 +113,7 @@ def test_a_line_that_is_no_row_stays_a_note_and_nothing_is_nothing():
     assert rows("NONE") == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.text(alphabet=st.sampled_from('ab |-\n{}[]",:`1'), max_size=40))
 def test_any_reply_ends_in_rows_or_one_error(reply):
     try:
@@ -135,7 +135,7 @@ def test_a_record_has_the_sentence_that_states_it_as_its_span():
     assert found[3].spans == (whole,)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.text(max_size=30), max_size=4), st.integers(0, len(TEXT) - 1), st.integers(1, 60))
 def test_every_record_lies_in_its_window(texts, start, size):
     document = Document.from_text(TEXT)

@@ -21,7 +21,7 @@ def document(name="a.txt", kind="records", model="m"):
     return Indexed(name, kind, model, 900, 0, 0, "")
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["x", "y", "z"]), KEYS), max_size=6), st.sampled_from(["x", "y", "z"]))
 def test_a_reading_is_kept_as_long_as_a_document_has_its_window(owned, removed):
     with closing(Index(None)) as index:

@@ -91,6 +91,7 @@ class Coverage:
     """How much of the document stands behind the answer.
 
     ``read_tokens`` is the union of what the model read, in tokens of the document; ``windows`` the layer-0 windows.
+    ``indexed_tokens`` is the union of what an index knows from readings before this run.
     """
 
     tokens: int
@@ -98,6 +99,7 @@ class Coverage:
     windows: int
     failed_windows: tuple[FailedWindow, ...] = ()
     truncated: tuple[Truncation, ...] = ()
+    indexed_tokens: int = 0
 
 
 @dataclass(slots=True)

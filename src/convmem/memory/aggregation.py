@@ -95,8 +95,8 @@ async def answer_from(
                 Ask(
                     template=template,
                     variables={"passages": numbered(passages), "question": question.text},
-                    parse=lambda text: _answer(read_json(text), "passages"),
-                    repair=lambda text: _answer(repair_json(text), "passages"),
+                    parse=lambda text: answer_in(read_json(text), "passages"),
+                    repair=lambda text: answer_in(repair_json(text), "passages"),
                     max_tokens=reply_tokens,
                     schema=_schema("passages"),
                     channel=question.id,
@@ -122,7 +122,7 @@ async def answer_from(
     if not text:
         return Finding(question.text, NOT_FOUND, False, node=reply.node)
     claim = f"{question.text} {text}"
-    return Finding(question.text, text, True, cite(claim, _supporting(claim, passages, numbers), run), reply.node)
+    return Finding(question.text, text, True, cite(claim, supporting(claim, passages, numbers), run), reply.node)
 
 
 async def combine(question: str, findings: Sequence[Finding], run: Run, *, reply_tokens: int) -> Finding:
@@ -135,8 +135,8 @@ async def combine(question: str, findings: Sequence[Finding], run: Run, *, reply
             Ask(
                 template=prompts.load("answer"),
                 variables={"findings": _pairs(findings), "question": question},
-                parse=lambda text: _answer(read_json(text), "findings"),
-                repair=lambda text: _answer(repair_json(text), "findings"),
+                parse=lambda text: answer_in(read_json(text), "findings"),
+                repair=lambda text: answer_in(repair_json(text), "findings"),
                 max_tokens=reply_tokens,
                 schema=_schema("findings"),
                 parents=tuple(f.node for f in findings if f.node is not None),
@@ -214,7 +214,7 @@ def _within(inner: Span, outer: Span) -> bool:
     return outer.start <= inner.start and inner.end <= outer.end
 
 
-def _supporting(claim: str, passages: Sequence[Evidence], numbers: Sequence[int]) -> list[Evidence]:
+def supporting(claim: str, passages: Sequence[Evidence], numbers: Sequence[int]) -> list[Evidence]:
     """The passages to cite for a claim, best first: those of ``numbers``, and the one that says most of it.
 
     Numbers that don't exist are ignored. A small model often names a passage that has nothing to do with its answer:
@@ -238,7 +238,8 @@ def _said(reply: Reply[tuple[str, list[int]]]) -> tuple[str, list[int]]:
     return ("" if says_nothing(text) else text), numbers
 
 
-def _answer(value: Any, cited: str) -> tuple[str, list[int]]:
+def answer_in(value: Any, cited: str) -> tuple[str, list[int]]:
+    """The answer of a reply and the numbers that its field ``cited`` names. Raises Malformed where it has no answer."""
     if not isinstance(value, dict) or not isinstance(value.get("answer", []), str | int | float | None):
         raise Malformed("the reply has no answer")
     numbers, said = value.get(cited), value["answer"]

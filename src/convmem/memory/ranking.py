@@ -1,4 +1,4 @@
-"""In which order windows are read: the likeliest first, by the words of a question, and by its meaning where asked.
+"""In which order texts are read: the likeliest first, by the words of a question, and by its meaning where asked.
 
 Knows texts and queries; knows no document and makes no call to a model that writes. Rankings are joined by reciprocal
 rank fusion (Cormack, Clarke and Büttcher, 2009), which needs no scale that scores of two kinds would share. Nothing is
@@ -8,6 +8,7 @@ drawn at random, so equal texts and queries give equal orders.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,33 +23,53 @@ FUSION = 60
 Scores = NDArray[np.float64]
 
 
-class Ranking:
-    """Some texts, ranked for queries: by BM25 (``lexical``), with an embedder by cosine too (``hybrid``)."""
+class Scorer(Protocol):
+    """Says how near each of some texts is to a query. Called in a thread, so that it may wait."""
 
-    def __init__(self, lexical: BM25, embedder: Embedder | None = None, vectors: NDArray[np.float32] | None = None):
-        """Use `of`. ``vectors`` are the embedder's of all texts, shape (texts, dimensions)."""
-        self._lexical, self._embedder, self._vectors = lexical, embedder, vectors
+    def scores(self, query: str) -> NDArray[np.float32]:
+        """The score of each text, shape (texts,); 0 or less where it has nothing of the query."""
+        ...
+
+
+class Nearness:
+    """The cosine of each text's vector with the query's."""
+
+    def __init__(self, texts: Sequence[str], embedder: Embedder) -> None:
+        self._embedder, self._vectors = embedder, embedder.embed(texts)
+
+    def scores(self, query: str) -> NDArray[np.float32]:
+        """The cosine of each text, shape (texts,)."""
+        return np.asarray(self._vectors @ self._embedder.embed([query])[0], np.float32)
+
+
+class Ranking:
+    """Some texts, ranked for queries by one or more scorers, each of which knows all of them."""
+
+    def __init__(self, *scorers: Scorer) -> None:
+        self._scorers = scorers
 
     @classmethod
     async def of(cls, texts: Iterable[str], embedder: Embedder | None = None) -> Ranking:
-        """Index ``texts`` in a thread. With ``embedder``, the ranking is hybrid."""
+        """Index ``texts`` in a thread: ``lexical``, by BM25; with ``embedder`` ``hybrid``, by cosine as well."""
         texts = list(texts)
         lexical = await in_thread(BM25, texts)
-        return cls(lexical, embedder, await in_thread(embedder.embed, texts) if embedder else None)
+        return cls(lexical, await in_thread(Nearness, texts, embedder)) if embedder else cls(lexical)
+
+    def also(self, scorer: Scorer) -> Ranking:
+        """The same with one scorer more, of other texts that stand for the same things."""
+        return Ranking(*self._scorers, scorer)
 
     async def scores(self, queries: Sequence[str]) -> Scores:
         """How near each text is to any of ``queries``, shape (texts,): the higher the nearer, 0 for nothing in common.
 
-        A query's score is the sum of 1 / (60 + rank) over the kinds of ranking; a text's is its best over the queries,
-        so that each query has its best texts in front, whatever the others find.
+        A query's score is the sum of 1 / (60 + rank) over the scorers; a text's is its best over the queries, so that
+        each query has its best texts in front, whatever the others find.
         """
-        best: Scores = np.zeros(self._lexical.count)
-        for number, query in enumerate(queries):
-            fused = _reciprocal(self._lexical.scores(query))
-            if self._embedder is not None and self._vectors is not None:
-                asked = await in_thread(self._embedder.embed, [query])
-                fused += _reciprocal(self._vectors @ asked[0])
-            best = fused if number == 0 else np.maximum(best, fused)
+        return await in_thread(self._scores, queries)
+
+    def _scores(self, queries: Sequence[str]) -> Scores:
+        fused = [np.sum([_reciprocal(each.scores(query)) for each in self._scorers], axis=0) for query in queries]
+        best: Scores = np.max(fused, axis=0) if fused else np.zeros(len(self._scorers[0].scores("")))
         return best
 
     async def ranked(self, queries: Sequence[str]) -> list[int]:

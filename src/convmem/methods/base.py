@@ -7,8 +7,8 @@ A method file holds one published system and reads like its paper's pseudocode. 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -33,6 +33,7 @@ from convmem.core import (
 from convmem.document import Document, EstimateTokenizer
 from convmem.memory.aggregation import Finding
 from convmem.model import Cache
+from convmem.model.index import Index
 from convmem.run import Run, RunSettings
 from convmem.trace import Trace
 from convmem.verify import Verifier, check, strictly, supported_share, threshold, verifier
@@ -81,7 +82,7 @@ class Facts:
     """What an estimate may know of the model before any call.
 
     ``context`` in tokens; ``logprobs`` None where it is not known; ``tokens_per_second`` (prompt, reply); ``slots``
-    calls served at once.
+    calls served at once. ``index`` opens what is known of texts of ``namespace`` from the model of that ``identity``.
     """
 
     tokenizer: Tokenizer
@@ -89,6 +90,9 @@ class Facts:
     logprobs: bool | None = None
     tokens_per_second: tuple[float, float] | None = None
     slots: int = 1
+    identity: str = ""
+    namespace: str = ""
+    index: Callable[[], Index] | None = None
 
 
 class Method(ABC, Generic[C]):
@@ -128,13 +132,47 @@ class Method(ABC, Generic[C]):
         """
         if not question.strip():
             raise InputError("The question is empty; ask something.")
-        models = dict(model) if isinstance(model, Mapping) else {"": model}
         settings = settings or RunSettings()
         checks = verifier(settings.verifier) if settings.verify or settings.strict else None
+        begun = self.running(
+            document, question, self.plan, model=model, settings=settings, tokenizer=tokenizer, cache=cache,
+            on_event=on_event,
+        )  # fmt: skip
+        async with begun as (run, plan):
+            if checks:
+                await checks.prepare()
+            if checks and settings.budget:
+                run.keep(min(checks.reserve, round(CHECKING_SHARE * settings.budget)))
+            answer = await self.solve(document, question, run)
+            if checks:
+                run.keep(0)
+                answer = await self._checked(document, question, answer, checks, run)
+            warnings = dict.fromkeys((*answer.warnings, *run.cache.troubles))  # the cache may have met trouble late
+            answer = replace(answer, plan=plan, warnings=tuple(warnings))
+            run.trace.finish(answer)
+            run.emit(Done(answer))
+        return answer
+
+    @asynccontextmanager
+    async def running(
+        self,
+        document: Document,
+        question: str,
+        planned: Callable[[Document, Facts, str], Plan],
+        *,
+        model: Model | Mapping[str, Model],
+        settings: RunSettings,
+        tokenizer: Tokenizer | None,
+        cache: Cache | None,
+        on_event: Callable[[Event], None] | None,
+    ) -> AsyncIterator[tuple[Run, Plan]]:
+        """A run that is ready to begin, and what it is expected to cost: its listener has heard that.
+
+        Of the errors in it, the first is raised.
+        """
+        models = dict(model) if isinstance(model, Mapping) else {"": model}
         for each in {id(each): each for each in models.values()}.values():
             await each.prepare()
-        if checks:
-            await checks.prepare()
         counter = tokenizer or models[""].tokenizer or EstimateTokenizer()
         await in_thread(document.token_offsets, counter)
         trace = Trace(
@@ -147,24 +185,17 @@ class Method(ABC, Generic[C]):
             )  # fmt: skip
             if on_event:
                 run.subscribe(on_event)
-            plan = self.plan(document, facts_of(models[""], counter, settings), question)
-            run.emit(Planned(plan, trace))
-            for warning in (*document.warnings, *kept.troubles):
-                run.warn(warning)
-            if checks and settings.budget:
-                run.keep(min(checks.reserve, round(CHECKING_SHARE * settings.budget)))
             try:
-                answer = await self.solve(document, question, run)
-                if checks:
-                    run.keep(0)
-                    answer = await self._checked(document, question, answer, checks, run)
+                facts = replace(facts_of(models[""], counter, settings), index=lambda: run.index)
+                plan = await in_thread(planned, document, facts, question)
+                run.emit(Planned(plan, trace))
+                for warning in (*document.warnings, *kept.troubles):
+                    run.warn(warning)
+                yield run, plan
             except* ConvMemError as group:
                 raise _first(group) from None
-            warnings = dict.fromkeys((*answer.warnings, *kept.troubles))  # the cache may have met trouble late
-            answer = replace(answer, plan=plan, warnings=tuple(warnings))
-            trace.finish(answer)
-            run.emit(Done(answer))
-        return answer
+            finally:
+                run.close()
 
     async def reconsider(self, document: Document, question: str, answer: Answer, run: Run) -> Answer | None:
         """Another answer in place of one that its sources don't support, from what it was not made from.
@@ -225,7 +256,7 @@ def facts_of(model: Model, tokenizer: Tokenizer, settings: RunSettings) -> Facts
     """What is known of a prepared model before any call."""
     return Facts(
         tokenizer, settings.context or model.context, model.logprobs, model.tokens_per_second,
-        settings.concurrency or model.slots,
+        settings.concurrency or model.slots, model.identity, settings.namespace,
     )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ from convmem.methods.base import Facts, Method
 from convmem.methods.convmem.answering import Reserve
 from convmem.methods.convmem.config import Config, Settled
 from convmem.methods.convmem.estimate import estimate
-from convmem.methods.convmem.indexed import lookup
+from convmem.methods.convmem.indexed import estimate_lookup, lookup
 from convmem.methods.convmem.ranked import RankedAnswer
 from convmem.methods.convmem.windows import slide
 from convmem.run import Run
@@ -88,8 +88,8 @@ class ConvMem(Method[Config]):
 
     async def solve(self, document: Document, question: str, run: Run) -> Answer:
         if self.config.index != "off":
-            found, held = await lookup(document, question, self.config, run)
-            return self.conclude(run, self.config, found, windows=len(held.windows))
+            finding, held = await lookup(document, question, self.config, run)
+            return self.conclude(run, self.config, finding, windows=len(held.windows))
         config = self.config.settled(
             logprobs=self.config.kernel is None and await gives_logprobs(run), context=run.room(0)
         )
@@ -240,6 +240,8 @@ class ConvMem(Method[Config]):
             return None
 
     def plan(self, document: Document, facts: Facts, question: str = "") -> Plan:
+        if self.config.index != "off":
+            return estimate_lookup(self.config, document, facts, question)
         return estimate(self.config, document, facts, question)
 
 

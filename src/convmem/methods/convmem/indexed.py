@@ -1,0 +1,378 @@
+"""ConvMem from an index (idea 5): a question is a lookup and one or two calls, whatever the document's length.
+
+The first call is asked from what the index says alone. Where that does not hold the answer, passages of the document
+are read: those that the records which it named are from, then those that rank highest for the question and for what
+the model says is missing, a few more for each further call, until one answers or the calls end. What a call names as
+helpful stays before the next one::
+
+    kept, queries = [], [Q]
+    for call in 1 … lookups:
+        batch = records that match Q (call 1), else the best passages for queries that were not read
+        answer, named, missing = model(Q, kept + batch);  stop where there is an answer
+        kept = kept + named;  queries = queries + [missing]
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from convmem import prompts
+from convmem.core import (
+    NOT_FOUND,
+    CallFailed,
+    ContextExceeded,
+    ConvMemError,
+    Coverage,
+    Event,
+    Evidence,
+    EvidenceFound,
+    LayerPlan,
+    Ledger,
+    Model,
+    Plan,
+    Span,
+    Stopped,
+    in_thread,
+)
+from convmem.document import Document, Windows, boundary_windows
+from convmem.memory.aggregation import (
+    FRAME_TOKENS,
+    NUMBER_TOKENS,
+    Finding,
+    answer_in,
+    cite,
+    numbered,
+    numbered_tokens,
+    supporting,
+    unanswered,
+)
+from convmem.memory.convolution import Note
+from convmem.memory.indexing import ROLES, Contents, Pass, contents, named
+from convmem.memory.lexical import BM25
+from convmem.memory.passages import read_in
+from convmem.memory.quoting import says_nothing
+from convmem.memory.ranking import Ranking
+from convmem.memory.records import Row, by_subject, joined
+from convmem.methods.base import Facts, Method
+from convmem.methods.convmem.config import PROMPT_TOKENS, Config
+from convmem.methods.estimate import ANSWER_TOKENS, QUESTION
+from convmem.model import Cache
+from convmem.model.reply import read_json, repair_json
+from convmem.run import Ask, Reply, Run, RunSettings
+
+PASSAGE_TOKENS = 200
+"""The longest passage that is ranked and read, in tokens."""
+TAKEN_DOWN = {"records": 0.5, "summary": 0.3}
+"""What a reading of a window is taken to have in estimates, as a share of the window."""
+EXPECTED_LOOKUPS = 2
+"""Calls that a question is taken to need in estimates."""
+MOST_MATCHES = 200
+"""Subjects of the index that are looked at for a question."""
+LIMITED = "the budget or the deadline leaves no room; raise it."
+KEPT_SHARE = 0.5
+"""The share of a prompt's passages that may be from earlier calls."""
+
+
+async def lookup(document: Document, question: str, config: Config, run: Run) -> tuple[Finding, Contents]:
+    """The answer to a question from the index of ``document``, which is made or completed first."""
+    if run.settings.budget is not None:
+        calls = config.lookups * (config.lookup_tokens + PROMPT_TOKENS + config.answer_tokens)
+        run.set_aside(min(calls, run.settings.budget // 2))
+    held = await contents(document, indexing(config), run)
+    if held.stored and held.added:
+        run.warn(f"{held.added:,} of {len(held.windows):,} windows were not in the index, and were read first.")
+    if held.missing:
+        run.warn(
+            f"{held.missing:,} of {len(held.windows):,} windows are not in the index: ask again to have them read."
+        )
+    shelf = await Shelf.of(held, run)
+    return await Lookup(question, shelf, config, run).answer(), held
+
+
+@dataclass(frozen=True, slots=True)
+class Indexing:
+    """What came of indexing a document: what is in the index now, what that cost, and what could not be read."""
+
+    name: str
+    contents: Contents
+    coverage: Coverage
+    usage: Ledger
+    warnings: tuple[str, ...]
+
+
+async def index(
+    method: Method[Config],
+    document: Document,
+    *,
+    model: Model | Mapping[str, Model],
+    settings: RunSettings,
+    cache: Cache | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> Indexing:
+    """Index ``document`` in a run of its own; what is in the index is not read again.
+
+    Raises ConvMemError where nothing of the document could be read.
+    """
+
+    def planned(document: Document, facts: Facts, _: str) -> Plan:
+        return estimate_indexing(method.config, document, facts)
+
+    begun = method.running(
+        document, "", planned, model=model, settings=settings, tokenizer=None, cache=cache, on_event=on_event
+    )
+    async with begun as (run, _):
+        held = await contents(document, indexing(method.config), run)
+        coverage = run.coverage(len(held.windows))
+        if held.missing == len(held.windows):
+            failed = coverage.failed_windows
+            raise ConvMemError("Nothing of the document could be indexed: " + (failed[0].reason if failed else LIMITED))
+        return Indexing(named(document), held, coverage, run.ledger, run.warnings)
+
+
+def indexing(config: Config) -> Pass:
+    """How documents are indexed; with ``index`` off, as `convmem index` does it."""
+    return Pass("records" if config.index == "off" else config.index, config.index_window, config.index_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What can be looked up: the index's notes, those of one subject side by side, and passages of the document."""
+
+    notes: Sequence[Sequence[Note]]
+    passages: Windows
+    by_note: Ranking
+    by_passage: Ranking
+
+    @classmethod
+    async def of(cls, held: Contents, run: Run) -> Shelf:
+        """A passage is ranked by its own words and by what the index says of it."""
+        passages = boundary_windows(run.document, run.tokenizer, PASSAGE_TOKENS)
+        starts = [passage.span.start for passage in passages]
+        told: defaultdict[int, list[str]] = defaultdict(list)
+        for evidence in held.notes:
+            told[_holding(starts, evidence.spans[0])].append(evidence.text)
+        notes = list(by_subject(joined(Note(evidence, 0, ()) for evidence in held.notes)))
+        said = ["\n".join(note.evidence.text for note in group) for group in notes]
+        by_passage = await Ranking.of(run.document.text(passage.span) for passage in passages)
+        of_notes = await in_thread(BM25, ["\n".join(told[number]) for number in range(len(passages))])
+        return cls(notes, passages, await Ranking.of(said), by_passage.also(of_notes))
+
+    def holding(self, span: Span) -> int:
+        """The number of the passage in which a span begins."""
+        return _holding([passage.span.start for passage in self.passages], span)
+
+
+@dataclass(slots=True)
+class Lookup:
+    """One question, looked up."""
+
+    question: str
+    shelf: Shelf
+    config: Config
+    run: Run
+
+    async def answer(self) -> Finding:
+        """The answer of the first call that has one."""
+        room = await self._room()
+        kept: list[Note] = []
+        queries, cited, read = [self.question], list[Span](), set[int]()
+        for number in range(self.config.lookups):
+            free = room - numbered_tokens(kept)
+            batch = await self._told(free) if number == 0 else await self._passages(queries, cited, read, free)
+            if not batch and number == 0:
+                continue
+            passages = [*kept, *batch]
+            if not batch:
+                break
+            try:
+                reply = await self._look(passages)
+            except (CallFailed, ContextExceeded, Stopped) as failure:
+                return unanswered(self.question, failure, self.run)
+            read_in(reply.node, self.run)
+            said = reply.value or Said(reply.text.strip())
+            if not says_nothing(said.answer):
+                return self._found(said, [note.evidence for note in passages], reply.node)
+            named = [passages[n - 1] for n in dict.fromkeys(said.passages) if 0 < n <= len(passages)]
+            kept = _latest([*kept, *(replace(note, nodes=(reply.node,)) for note in named)], round(KEPT_SHARE * room))
+            cited += [span for note in named if note.evidence.origin != "raw" for span in note.evidence.spans]
+            queries += [said.missing] if said.missing else []
+        return Finding(self.question, NOT_FOUND, False)
+
+    async def _told(self, room: int) -> list[Note]:
+        """The index's notes that match the question best, as many as there is room for, in the document's order."""
+        scores = await self.shelf.by_note.scores([self.question])
+        ranked = [number for number in np.argsort(-scores, kind="stable")[:MOST_MATCHES].tolist() if scores[number] > 0]
+        matches = [note for number in ranked for note in self.shelf.notes[number]]
+        lengths = iter(await self.run.counts([f"{note.evidence.text}\n" for note in matches]))
+        chosen: dict[int, list[Note]] = {}
+        for number in ranked:
+            counted = [replace(note, tokens=next(lengths)) for note in self.shelf.notes[number]]
+            room -= numbered_tokens(counted)
+            if room < 0:
+                break
+            chosen[number] = counted
+        return [note for number in sorted(chosen) for note in chosen[number]]
+
+    async def _passages(self, queries: Sequence[str], cited: Sequence[Span], read: set[int], room: int) -> list[Note]:
+        """Passages that were not ``read``: those of ``cited`` notes, then the best for ``queries``; marks them read."""
+        ranked = [*map(self.shelf.holding, cited), *await self.shelf.by_passage.ranked(queries)]
+        chosen: list[Note] = []
+        for number in (number for number in dict.fromkeys(ranked) if number not in read):
+            passage = self.shelf.passages[number]
+            tokens = passage.tokens[1] - passage.tokens[0]
+            room -= tokens + NUMBER_TOKENS
+            if room < 0:
+                break
+            text = self.run.document.text(passage.span)
+            chosen.append(Note(Evidence(text, (passage.span,), "raw", piece=passage.span), tokens, ()))
+            self.run.emit(EvidenceFound(chosen[-1].evidence))
+            read.add(number)
+        return sorted(chosen, key=lambda note: note.evidence.spans)
+
+    async def _look(self, passages: Sequence[Note]) -> Reply[Said]:
+        return await self.run.call(
+            Ask(
+                template=prompts.load("lookup"),
+                variables={"passages": numbered([note.evidence for note in passages]), "question": self.question},
+                parse=lambda text: Said.read(read_json(text)),
+                repair=lambda text: Said.read(repair_json(text)),
+                max_tokens=self.config.answer_tokens,
+                schema=_SCHEMA,
+                parents=tuple(dict.fromkeys(node for note in passages for node in note.nodes)),
+                priority=(-1_000,),
+                answering=True,
+            )
+        )
+
+    def _found(self, said: Said, passages: Sequence[Evidence], node: int) -> Finding:
+        claim = f"{self.question} {said.answer}"
+        used = supporting(claim, passages, said.passages)
+        for conflict in _conflicts(used, passages, self.run):
+            self.run.warn(conflict)
+        return Finding(self.question, said.answer, True, cite(claim, used, self.run), node)
+
+    async def _room(self) -> int:
+        """The tokens of numbered passages that a call has room for."""
+        template = prompts.load("lookup")
+        frame = await self.run.count(template.system + template.user + self.question) + FRAME_TOKENS
+        room = self.run.room(self.config.answer_tokens, "lookup") - frame
+        if (budget := self.run.settings.budget) is not None:
+            room = min(room, budget - frame - self.config.answer_tokens)
+        return max(0, min(room, self.config.lookup_tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a call replied: the answer, the passages that it named by number, and what it wants to look up next."""
+
+    answer: str
+    passages: Sequence[int] = ()
+    missing: str = ""
+
+    @classmethod
+    def read(cls, value: Any) -> Said:
+        """Raises Malformed where the reply has no answer."""
+        answer, passages = answer_in(value, "passages")
+        missing = value.get("missing")
+        return cls(answer, passages, missing if isinstance(missing, str) and not says_nothing(missing) else "")
+
+
+def _conflicts(used: Sequence[Evidence], passages: Sequence[Evidence], run: Run) -> Iterator[str]:
+    """For each subject of the records ``used`` that has several values, what each of them is and where it stands."""
+    subjects: defaultdict[tuple[str, str], list[tuple[Row, Evidence]]] = defaultdict(list)
+    for evidence in passages:
+        if evidence.origin == "record" and (row := Row.of(evidence.text)):
+            subjects[row.subject].append((row, evidence))
+    for values in subjects.values():
+        if len(values) > 1 and any(evidence in used for _, evidence in values):
+            places = [(row.value, run.document.locate(evidence.spans[0])) for row, evidence in values]
+            said = "; ".join(f"“{value}” ({place.source}, line {place.line})" for value, place in places)
+            yield f"The document gives several values for {values[0][0].entity}, {values[0][0].attribute}: {said}."
+
+
+def _latest(notes: Sequence[Note], room: int) -> list[Note]:
+    """Each of ``notes`` once, the last ones that ``room`` tokens hold, in their order."""
+    latest: dict[tuple[Span, ...], Note] = {}
+    for note in reversed(notes):
+        key = note.evidence.spans
+        if key not in latest and numbered_tokens([*latest.values(), note]) <= room:
+            latest[key] = note
+    return list(reversed(latest.values()))
+
+
+def _holding(starts: Sequence[int], span: Span) -> int:
+    return max(bisect_right(starts, span.start) - 1, 0)
+
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "answer": {"type": "string"},
+        "passages": {"type": "array", "items": {"type": "integer"}},
+        "missing": {"type": "string"},
+    },
+    "required": ["answer", "passages", "missing"],
+    "additionalProperties": False,
+}
+
+
+# ------------------------------------------------------------------------------------------------ what it would cost
+
+
+def estimate_indexing(config: Config, document: Document, facts: Facts) -> Plan:
+    """What indexing the windows of ``document`` that are not in the index would cost."""
+    how, count = indexing(config), facts.tokenizer.count
+    windows = how.windows(document, facts.tokenizer)
+    unread = list(windows)
+    if facts.index:
+        keys = how.keys(document, windows, facts.namespace, facts.identity)
+        known = facts.index().readings(keys)
+        unread = [window for window, key in zip(windows, keys, strict=True) if key not in known]
+    template = prompts.load(ROLES[how.kind])
+    lengths = [last - first for first, last in (window.tokens for window in unread)]
+    prompt = sum(lengths) + len(unread) * count(template.system + template.user)
+    replies = sum(min(how.reply, round(TAKEN_DOWN[how.kind] * length)) for length in lengths)
+    assumptions = [f"What is taken down of a window is taken to have {TAKEN_DOWN[how.kind]:.0%} of its length."]
+    if unread and len(unread) < len(windows):
+        assumptions.append(f"{len(windows) - len(unread):,} windows are in the index already.")
+    if not facts.tokenizer.exact:
+        assumptions.insert(0, "Tokens are estimated, not counted.")
+    speed = facts.tokens_per_second
+    return Plan(
+        tokens=document.count(Span(0, document.size), facts.tokenizer),
+        windows=len(windows),
+        channels=1,
+        layers=(LayerPlan(len(unread), prompt),),
+        calls=len(unread),
+        prompt_tokens=prompt,
+        completion_tokens=replies,
+        depth=min(len(unread), 1),
+        seconds=round(prompt / speed[0] + replies / speed[1], 1) if speed else None,
+        assumptions=tuple(assumptions if unread else assumptions[:-1]),
+    )
+
+
+def estimate_lookup(config: Config, document: Document, facts: Facts, question: str) -> Plan:
+    """What a question would cost, and what is missing of the index."""
+    made = estimate_indexing(config, document, facts)
+    template, calls = prompts.load("lookup"), min(EXPECTED_LOOKUPS, config.lookups)
+    each = facts.tokenizer.count(template.system + template.user + (question or QUESTION)) + config.lookup_tokens
+    written = calls * ANSWER_TOKENS
+    speed = facts.tokens_per_second
+    took = round(calls * each / speed[0] + written / speed[1], 1) if speed else 0.0
+    return replace(
+        made,
+        layers=(*(made.layers if made.calls else ()), *[LayerPlan(1, each)] * calls),
+        calls=made.calls + calls,
+        prompt_tokens=made.prompt_tokens + calls * each,
+        completion_tokens=made.completion_tokens + written,
+        depth=made.depth + calls,
+        seconds=None if made.seconds is None else round(made.seconds + took, 1),
+        assumptions=(*made.assumptions, f"A question is taken to need so many calls: {calls}."),
+    )
