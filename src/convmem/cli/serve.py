@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -59,22 +59,18 @@ def serve(
     from convmem.settings import resolve
 
     try:
-        from convmem.serve.server import serve as run
+        from convmem.serve.server import Server
+        from convmem.serve.telemetry import export_spans
     except ImportError as error:
         raise InputError(f"The server needs more packages ({error.name}): pip install 'convmem[serve]'.") from None
-
-    given: dict[str, Any] = {} if concurrency is None else {"concurrency": concurrency}
-    settings = resolve(given)
+    settings = resolve({} if concurrency is None else {"concurrency": concurrency})
+    export_spans()
+    server = Server(host, port, data=data_directory(), models=models or [settings.general.model], settings=settings)
+    put(f"ConvMem listens on {server.address}")
     notes = Notes()
-
-    def ready(address: str) -> None:
-        put(f"ConvMem listens on {address}")
-        notes.say(f"OpenAI clients: {address}/v1 · web page: {address} · paths: {address}/docs", style="dim")
-
+    notes.say(f"OpenAI clients: {server.address}/v1 · paths: {server.address}/docs", style="dim")
     try:
-        run(
-            host, port, data=data_directory(), models=models or [settings.general.model], settings=settings, ready=ready
-        )
+        server.run()
     except KeyboardInterrupt:
         notes.say("Stopped. What had not finished goes on when the server is started again.")
 

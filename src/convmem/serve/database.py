@@ -17,6 +17,7 @@ from convmem.core import ConvMemError
 _TABLES = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
+PRAGMA secure_delete = ON;
 CREATE TABLE IF NOT EXISTS keys (
     name TEXT PRIMARY KEY, hash TEXT NOT NULL, limits TEXT NOT NULL, created REAL NOT NULL
 );

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from convmem.core import Answer, ConvMemError, Event, Plan, Planned, in_thread
+from convmem.core import Answer, BudgetExhausted, ConvMemError, Event, Plan, Planned, in_thread
 from convmem.document import Document, EstimateTokenizer
 from convmem.methods import Method
 from convmem.methods.base import facts_of
@@ -51,7 +51,6 @@ class Job:
     """The number of its latest event."""
     task: asyncio.Task[Answer] = field(init=False)
     trace: Trace | None = None
-    unwanted: bool = False
     stored: asyncio.Event = field(default_factory=asyncio.Event)
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
 
@@ -107,7 +106,6 @@ class Jobs:
         """End a run; one that has ended stays as it is. Raises Refusal (404)."""
         self._runs.get(tenant.name, id_)
         if job := self._jobs.get(id_):
-            job.unwanted = True
             job.task.cancel()
             await asyncio.wait([job.task])
         return self._runs.get(tenant.name, id_)
@@ -221,7 +219,7 @@ class Jobs:
         """A run's task has ended, perhaps before it began."""
         status: Status = "done"
         if task.cancelled():
-            status = "cancelled" if job.unwanted else "interrupted"
+            status = "interrupted" if self.stopping else "cancelled"
             self._end(job, status)
         elif task.exception():
             status = "failed"
@@ -239,15 +237,22 @@ class Jobs:
                 job.trace = event.trace
             self._heard(job, event, document)
 
-        with run_span(job.record.id, method.name, upstream.name):
-            return await method.answer(
-                document,
-                order.question,
-                model=self._upstreams.seen_by(job.account, upstream),
-                settings=settings.run,
-                cache=self._cache,
-                on_event=heard,
-            )
+        left = job.account.left
+        try:
+            with run_span(job.record.id, method.name, upstream.name):
+                return await method.answer(
+                    document,
+                    order.question,
+                    model=self._upstreams.seen_by(job.account, upstream),
+                    settings=settings.run,
+                    cache=self._cache,
+                    on_event=heard,
+                )
+        except ConvMemError as error:
+            if left is not None and settings.run.budget == left:
+                said = f"This key has {left:,} tokens left for today, and they did not suffice: {error}"
+                raise BudgetExhausted(said) from error
+            raise
 
     def _heard(self, job: Job, event: Event, document: Document) -> None:
         said = event_json(event, document)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import uvicorn
@@ -17,48 +17,55 @@ from convmem.core import InputError
 from convmem.serve.app import create_app
 from convmem.serve.limits import Limits
 from convmem.serve.services import Services, open_services
-from convmem.serve.telemetry import export_spans
 from convmem.settings import Settings
 
+_BACKLOG = 2048
 _LAST_SECONDS = 5
 """For what is still being sent when every run has ended."""
 
 
-def serve(
-    host: str,
-    port: int,
-    *,
-    data: Path,
-    models: Sequence[str],
-    settings: Settings,
-    limits: Limits | None = None,
-    ready: Callable[[str], None] = lambda _: None,
-) -> None:
-    """Serve ``models`` until the process is told to stop; ``ready`` hears the address once it listens.
+class Server:
+    """Serves ``models``, as ``--model`` takes them, with its file in ``data``. Made, it listens; ``run``, it answers.
 
-    Raises InputError where it may not, or can't, listen there.
+    Raises InputError where it may not, or can't, listen there, and ConvMemError where ``data`` can't be used.
     """
-    limits = limits or Limits()
-    export_spans()
-    services = open_services(data, models, settings, limits)
-    local = is_loopback(host)
-    if not local and not services.keys.exist():
-        raise InputError(
-            f"Whoever reaches {host} could ask at your cost: make a key first (`convmem serve keys add NAME`), or "
-            "leave --host at 127.0.0.1."
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        data: Path,
+        models: Sequence[str],
+        settings: Settings,
+        limits: Limits | None = None,
+    ) -> None:
+        limits, local = limits or Limits(), is_loopback(host)
+        services = open_services(data, models, settings, limits)
+        if not local and not services.keys.exist():
+            raise InputError(
+                f"Whoever reaches {host} could ask at your cost: make a key first (`convmem serve keys add NAME`), or "
+                "leave --host at 127.0.0.1."
+            )
+        self._listener = _listen(host, port)
+        self.address = f"http://{f'[{host}]' if ':' in host else host}:{self._listener.getsockname()[1]}"
+        config = uvicorn.Config(
+            create_app(services, local=local),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_LAST_SECONDS,
+            backlog=_BACKLOG,
         )
-    listener = _listen(host, port)
-    bound = listener.getsockname()[1]
-    config = uvicorn.Config(
-        create_app(services, local=local),
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=_LAST_SECONDS,
-        backlog=2048,
-    )
-    ready(f"http://{f'[{host}]' if ':' in host else host}:{bound}")
-    _Server(config, services, limits.grace_seconds).run(sockets=[listener])
+        self._uvicorn = _Uvicorn(config, services, limits.grace_seconds)
+
+    def run(self) -> None:
+        """Answer until told to stop, by ``stop`` or a signal."""
+        self._uvicorn.run(sockets=[self._listener])
+
+    def stop(self) -> None:
+        """Let runs end for some seconds, store what has not ended, and return from ``run``. For other threads."""
+        self._uvicorn.should_exit = True
 
 
 def is_loopback(host: str) -> bool:
@@ -69,8 +76,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class _Server(uvicorn.Server):
-    """A server that lets runs end before it closes connections: clients wait for their answers on them."""
+class _Uvicorn(uvicorn.Server):
+    """Lets runs end before it closes connections: clients wait for their answers on them."""
 
     def __init__(self, config: uvicorn.Config, services: Services, grace_seconds: float) -> None:
         super().__init__(config)
@@ -87,6 +94,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise InputError(
