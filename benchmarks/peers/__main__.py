@@ -39,6 +39,7 @@ PEERS = {
     "langchain": "benchmarks.peers.map_reduce",
     "dspy-rlm": "benchmarks.peers.rlm",
 }
+ROOT = Path(__file__).parents[2]
 REPLY_TOKENS = 512
 """The longest reply: LangChain's and LlamaIndex's prompts ask for no short one, and RLM's are programs."""
 LONGEST = 3_600.0
@@ -119,7 +120,7 @@ async def _alone(module: str, job: Job) -> dict[str, Any]:
     """What a process of its own says of the job; ``error`` where it says nothing."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "benchmarks.peers.child", module, stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=ROOT,
     )  # fmt: skip
     try:
         async with asyncio.timeout(LONGEST):
