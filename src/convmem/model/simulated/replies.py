@@ -187,17 +187,18 @@ def reply(read: Read) -> Said:
     if read.role == "score":
         relevant = bool(read.noticed) or read.false_alarm()
         yes = 0.5 + 0.49 * read.draw("score") if relevant else 0.01 + 0.08 * read.draw("score")
-        return _yes_or_no(read, yes)
+        return _either("Yes", "No", yes, read)
     if read.role == "verify":
-        return _yes_or_no(read, committing.supported(read))
+        return _either("True", "Unknown", committing.supported(read), read)
     if read.role not in _ROLES:
         raise InputError(f"The simulated reader does not know how to reply to the role {read.role!r}.")
     text = _ROLES[read.role](read)
     if read.draw("malformed") < read.behaviour.malformed:
         text = text[: len(text) // 2]
-    return text, _yes_or_no(read, 0.99)[1]
+    return text, _either("Yes", "No", 0.99, read)[1]
 
 
-def _yes_or_no(read: Read, yes: float) -> Said:
-    top = sorted((("Yes", math.log(yes)), ("No", math.log(1 - yes))), key=lambda each: -each[1])
+def _either(one: str, other: str, probability: float, read: Read) -> Said:
+    """One word with that probability, or the other: the likelier."""
+    top = sorted(((one, math.log(probability)), (other, math.log(1 - probability))), key=lambda each: -each[1])
     return top[0][0], ((TokenLogprobs(*top[0], tuple(top)),) if read.wants_logprobs else ())
