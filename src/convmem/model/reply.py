@@ -92,10 +92,14 @@ def read_choice(text: str, choices: Sequence[str]) -> str:
 
 
 def choice_probabilities(logprobs: Sequence[TokenLogprobs], choices: Sequence[str]) -> dict[str, float]:
-    """How the reply's first token divides its probability among ``choices``; empty where it gives none to any."""
+    """How the reply's first token divides its probability among ``choices``; empty where it gives none to any.
+
+    A token may be the beginning of a choice, where that tells it from the others.
+    """
     mass = dict.fromkeys(choices, 0.0)
     for token, logprob in logprobs[0].top if logprobs else ():
-        if (word := token.strip().casefold()) in mass:
-            mass[word] += math.exp(logprob)
+        word = token.strip().casefold()
+        if word and len(begun := [choice for choice in choices if choice.startswith(word)]) == 1:
+            mass[begun[0]] += math.exp(logprob)
     total = sum(mass.values())
     return {choice: share / total for choice, share in mass.items()} if total else {}

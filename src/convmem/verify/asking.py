@@ -1,4 +1,4 @@
-"""The connected model as verifier: asked for one token, Yes or No, whose log-probabilities say how sure it is.
+"""The connected model as verifier: one word, True, False or Unknown, and log-probabilities that say how sure it is.
 
 Knows the prompt and how to read its reply; what is asked goes through the run, which counts, stores and traces it.
 """
@@ -15,7 +15,9 @@ from convmem.run import Ask, Run
 from convmem.verify.verifier import UNJUDGED, Judgement, Pair
 
 ROLE = "verify"
-YES, NO = "yes", "no"
+TRUE, FALSE, UNKNOWN = CHOICES = "true", "false", "unknown"
+REPLY_TOKENS = 3
+"""For a word that a tokenizer parts; its first token decides."""
 ALTERNATIVES = 10
 """Likeliest first tokens whose log-probabilities are asked for."""
 
@@ -44,8 +46,8 @@ async def _judge(pair: Pair, run: Run, answering: bool, parents: tuple[int, ...]
     ask = Ask(
         template=prompts.load(ROLE),
         variables={"passages": _listed(pair), "claim": pair.hypothesis},
-        parse=lambda text: read_choice(text, (YES, NO)),
-        max_tokens=1,
+        parse=lambda text: read_choice(text, CHOICES),
+        max_tokens=REPLY_TOKENS,
         top_logprobs=ALTERNATIVES,
         parents=parents,
         priority=(-999,),
@@ -57,8 +59,8 @@ async def _judge(pair: Pair, run: Run, answering: bool, parents: tuple[int, ...]
     except (CallFailed, ContextExceeded, Stopped) as failure:
         run.warn(f"Not everything could be verified: {failure}")
         return UNJUDGED
-    shares = choice_probabilities(reply.logprobs, (YES, NO)) or {YES: float(reply.value == YES)}
-    return Judgement(shares[YES])
+    shares = choice_probabilities(reply.logprobs, CHOICES) or {word: float(reply.value == word) for word in CHOICES}
+    return Judgement(shares[TRUE], shares[FALSE])
 
 
 def _listed(pair: Pair) -> tuple[Piece, ...]:

@@ -18,8 +18,6 @@ from convmem.verify.verifier import Judgement, Pair, Verifier
 
 DECLARED = 0.5
 """A sentence that has so much of the question's words says what it answers; a shorter answer needs the question."""
-CONTRADICTED = 0.5
-"""The probability from which a passage contradicts a claim."""
 MOST_RIVALS = 2
 """Passages that the answer was made from and doesn't cite, compared with a claim to see whether sources conflict."""
 NEAR = 0.5
@@ -123,13 +121,11 @@ class _Look:
         of_cited = [*judgements[: len(judgements) - len(passages)], *(alone[citation] for citation in self.citations)]
         entailed = max((judgement.entailment for judgement in of_cited), default=0.0)
         for_it = tuple(each for each in self.citations if alone[each].entailment >= threshold)
-        against = tuple(
-            each for each, found in alone.items() if each not in for_it and found.contradiction >= CONTRADICTED
-        )
+        against = tuple(each for each, found in alone.items() if each not in for_it and found.contradicts)
         every = tuple(self.citations)
         if entailed >= threshold:
             return Claim(self.text, "supported", for_it or every, against, entailed)
-        if against or any(judgement.contradiction >= CONTRADICTED for judgement in of_cited):
+        if against or any(judgement.contradicts for judgement in of_cited):
             return Claim(self.text, "contradicted", against or every, (), entailed)
         return Claim(self.text, "unsupported", every, (), entailed)
 

@@ -1,4 +1,4 @@
-"""Brings an NLI checkpoint from the Hugging Face hub to this machine, once. Knows names of files, not what they hold."""
+"""Brings an NLI checkpoint from the Hugging Face hub to this machine, once. Knows the names of its files only."""
 
 from __future__ import annotations
 

@@ -28,6 +28,11 @@ class Judgement(NamedTuple):
     entailment: float
     contradiction: float = 0.0
 
+    @property
+    def contradicts(self) -> bool:
+        """Whether contradiction is the likeliest of the three."""
+        return self.contradiction > max(self.entailment, 1 - self.entailment - self.contradiction)
+
 
 UNJUDGED = Judgement(0.0)
 """Of a pair that could not be judged: nothing passes that was not checked."""
