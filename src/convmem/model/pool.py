@@ -47,8 +47,8 @@ class Pool:
     def __init__(
         self, members: Mapping[str, Model], *, places: Callable[[Mapping[str, int]], Places] = Dispatch
     ) -> None:
-        self._members = dict(members)
-        self._first = next(iter(self._members.values()))
+        self.members = dict(members)
+        self._first = next(iter(self.members.values()))
         self._make_places = places
         self._places: Places | None = None
         self._absent: set[str] = set()
@@ -64,7 +64,7 @@ class Pool:
 
     @property
     def slots(self) -> int:
-        return sum(model.slots for model in self._members.values())
+        return sum(model.slots for model in self.members.values())
 
     @property
     def logprobs(self) -> bool | None:
@@ -86,8 +86,8 @@ class Pool:
         """
         if self._places:
             return
-        names = list(self._members)
-        outcomes = await asyncio.gather(*(self._members[name].prepare() for name in names), return_exceptions=True)
+        names = list(self.members)
+        outcomes = await asyncio.gather(*(self.members[name].prepare() for name in names), return_exceptions=True)
         failed = {name: error for name, error in zip(names, outcomes, strict=True) if error is not None}
         for error in failed.values():
             if not isinstance(error, Fatal) or len(failed) == len(names):
@@ -99,7 +99,7 @@ class Pool:
         for name in names:
             if name not in failed:
                 self._check(name)
-        self._places = self._make_places({name: model.slots for name, model in self._members.items()})
+        self._places = self._make_places({name: model.slots for name, model in self.members.items()})
 
     async def complete(self, call: Call) -> Completion:
         """Answer ``call``, with one try at each member that is not set aside. Raises what the last one raised."""
@@ -121,7 +121,7 @@ class Pool:
 
     async def close(self) -> None:
         """Close every member."""
-        await asyncio.gather(*(model.close() for model in self._members.values()))
+        await asyncio.gather(*(model.close() for model in self.members.values()))
 
     def shares(self) -> tuple[Share, ...]:
         """What each member did so far, where the places are this process's own."""
@@ -129,7 +129,7 @@ class Pool:
 
     @property
     def _present(self) -> list[Model]:
-        return [model for name, model in self._members.items() if name not in self._absent]
+        return [model for name, model in self.members.items() if name not in self._absent]
 
     async def _ask(self, name: str, call: Call) -> Completion:
         """One try at a member whose place was taken, which is given back."""
@@ -139,10 +139,10 @@ class Pool:
         wait, started = None, now()
         try:
             if name in self._absent:
-                await self._members[name].prepare()
+                await self.members[name].prepare()
                 self._check(name)
                 self._absent.discard(name)
-            completion = await self._members[name].complete(call)
+            completion = await self.members[name].complete(call)
             verdict = "answered"
         except ModelError as error:
             verdict = _verdict(error)
@@ -154,7 +154,7 @@ class Pool:
 
     def _check(self, name: str) -> None:
         """Raise Fatal where ``name`` serves another model than the first member."""
-        theirs, ours = self._members[name].identity, self._first.identity
+        theirs, ours = self.members[name].identity, self._first.identity
         if theirs != ours:
             raise Fatal(f"Endpoints that share the calls must serve one model, but {name} has {theirs} and not {ours}.")
 
