@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from convmem.cli import batch, bench, serve
+from convmem.cli import batch, bench, calibrate, serve
 from convmem.cli.options import (
     DebugOption,
     JsonOption,
@@ -55,6 +55,7 @@ app.add_typer(cache_app, name="cache")
 app.add_typer(bench.app, name="bench")
 app.add_typer(serve.app, name="serve")
 app.command()(batch.batch)
+app.command()(calibrate.calibrate)
 
 
 def _say_version(wanted: bool) -> None:

@@ -13,28 +13,22 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
-from numpy.typing import NDArray
 
+from convmem.memory.calibration import Calibration, Numbers, places
 from convmem.memory.kernel import Reading
 
-EXPECTED = 3.0
-"""Windows of a document that are taken to hold evidence."""
-LOUDEST = 3.0
-"""The most log-odds that one view counts: a model's certainty beyond that says nothing more."""
 SAID = {0: -2.5, 1: 0.5, 2: 2.5}
 """What a view counts that gives r alone."""
-
-Numbers = NDArray[np.float64]
 
 
 class Beliefs:
     """About ``count`` windows, by their index, for questions by their text.
 
-    ``fall`` is how much the log-odds fall with the logarithm of the place in a ranking, 0 where it says nothing.
+    ``calibration`` says what places and scores count.
     """
 
-    def __init__(self, count: int, *, fall: float) -> None:
-        self._fall = fall
+    def __init__(self, count: int, calibration: Calibration) -> None:
+        self._calibration = calibration
         self._count = count
         self._prior: dict[str, Numbers] = {}
         self._said: defaultdict[str, Numbers] = defaultdict(lambda: np.zeros(count))
@@ -43,15 +37,11 @@ class Beliefs:
 
     def rank(self, question: str, scores: Numbers) -> None:
         """How near each window is to a question, shape (count,): only the order matters, and that 0 is nothing."""
-        place = np.empty(self._count)
-        place[np.argsort(-scores, kind="stable")] = np.arange(1, self._count + 1)
-        place[scores <= 0] = self._count
-        weights = place**-self._fall
-        self._prior[question] = np.log(EXPECTED * weights / weights.sum())
+        self._prior[question] = self._calibration.prior(places(scores))
 
     def saw(self, index: int, question: str, view: list[Reading]) -> None:
         """What a view of a window said: its parts, one or several."""
-        said = max(weight(reading) for reading in view)
+        said = max(map(self._weight, view))
         self._said[question][index] += said
         self._views[index] += 1
         self._yes[index] += said > 0
@@ -86,10 +76,8 @@ class Beliefs:
         taken = (index for places in zip(*orders, strict=True) for index in places)
         return list(dict.fromkeys(taken))
 
-
-def weight(reading: Reading) -> float:
-    """What a reading counts, in log-odds."""
-    if reading.score is None:
-        return SAID[reading.r]
-    score = min(max(reading.score, 1e-6), 1 - 1e-6)
-    return float(np.clip(np.log(score / (1 - score)), -LOUDEST, LOUDEST))
+    def _weight(self, reading: Reading) -> float:
+        """What a reading counts, in log-odds."""
+        if reading.score is None:
+            return SAID[reading.r]
+        return float(self._calibration.said(np.array(reading.score)))

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from convmem.memory.calibration import Calibration
 from convmem.methods.base import MethodConfig
 
 OVER_SCANNING = 5
@@ -15,6 +16,7 @@ LEAST_WINDOW = 64
 SCORE_WINDOW = 300
 BUFFER_OF_WINDOWS = 1_500
 QUOTE_WINDOW = 4_000
+_UNCALIBRATED = Calibration()
 
 
 class Config(MethodConfig):
@@ -38,8 +40,11 @@ class Config(MethodConfig):
             "views": 2,
             "hops": "rounds",
             "attempts": 3,
-            "relevance_background": 0.5,
-            "relevance_direct": 0.6,
+            "relevance_background": None,
+            "relevance_direct": None,
+            "score_scale": None,
+            "score_bias": None,
+            "lexical_weight": None,
             "filter": True,
             "final": "passages",
             "one_call_tokens": 8_000,
@@ -64,14 +69,19 @@ class Config(MethodConfig):
     relevance: Literal["json", "logprob"] | None = "json"
     """r as a JSON value, or from the log-probabilities of a one-token reply. Unset: `logprob` for `score`, else
     `json`."""
-    relevance_background: float = Field(0.1, ge=0, le=1)
-    """Probability of relevance from which r is 1, for `logprob`."""
-    relevance_direct: float = Field(0.5, ge=0, le=1)
-    """Probability of relevance from which r is 2, for `logprob`."""
+    relevance_background: float | None = Field(0.1, ge=0, le=1)
+    """Probability of Yes from which r is 1, for `logprob`. Unset: as calibrated for the model, without that 0.5."""
+    relevance_direct: float | None = Field(0.5, ge=0, le=1)
+    """Probability of Yes from which r is 2, for `logprob`. Unset: as calibrated for the model, without that 0.6."""
+    score_scale: float | None = Field(1.0, ge=0, le=10)
+    """By what the log-odds of Yes are multiplied, for `windows`. Unset: as calibrated for the model, without that 1."""
+    score_bias: float | None = Field(0.0, ge=-10, le=10)
+    """What is added to them, for `windows`. Unset: as calibrated for the model, without that 0."""
     rank: Literal["order", "lexical", "hybrid"] = "order"
     """In which order windows are read: the document's, by BM25 with the question, or by BM25 and embeddings."""
-    lexical_weight: float = Field(1.0, ge=0, le=10)
-    """How much the log-odds of relevance fall with the logarithm of a window's place in the ranking, for `windows`."""
+    lexical_weight: float | None = Field(1.0, ge=0, le=10)
+    """How much the log-odds of relevance fall with the logarithm of a window's place in the ranking, for `windows`.
+    Unset: as calibrated for the model, without that 1."""
     views: int = Field(1, ge=1, le=5)
     """The most views of one window, for `windows`: those after the first have wider boundaries."""
     view_worth: float = Field(0.002, gt=0, lt=1)
@@ -128,7 +138,8 @@ class Config(MethodConfig):
             raise ValueError(
                 f"the stride ({self.stride}) may not exceed the window ({self.window}): text would be missed"
             )
-        if self.relevance_background > self.relevance_direct:
+        low, high = self.relevance_background, self.relevance_direct
+        if low is not None and high is not None and low > high:
             raise ValueError("the threshold relevance_background may not exceed relevance_direct")
         if self.kernel == "score" and self.evidence in ("summary", "quotes"):
             raise ValueError(f"kernel 'score' writes nothing, so evidence can't be {self.evidence!r}; use 'windows'")
@@ -140,7 +151,9 @@ class Config(MethodConfig):
             )
         return self
 
-    def settled(self, *, logprobs: bool, context: int | None) -> Settled:
+    def settled(
+        self, *, logprobs: bool, context: int | None, calibration: Calibration = _UNCALIBRATED
+    ) -> Settled:  # fmt: skip
         """With everything chosen for a model. ``context``: tokens for a prompt and its reply, None where not known.
 
         Summaries that take more than a quarter of the context are shortened; a window that then has no room is
@@ -154,6 +167,13 @@ class Config(MethodConfig):
             reply = max(1, min(reply, context // 4))
             window = min(wanted, max(LEAST_WINDOW, context - reply - PROMPT_TOKENS))
         buffer = BUFFER_OF_WINDOWS if evidence == "windows" else window
+        learned = {
+            "score_scale": calibration.scale,
+            "score_bias": calibration.bias,
+            "lexical_weight": calibration.fall,
+            "relevance_background": calibration.background,
+            "relevance_direct": calibration.direct,
+        }
         return Settled.of(
             self.model_dump()
             | {
@@ -165,6 +185,7 @@ class Config(MethodConfig):
                 "summary_tokens": reply,
                 "buffer_tokens": buffer if self.buffer_tokens is None else self.buffer_tokens,
             }
+            | {name: value for name, value in learned.items() if getattr(self, name) is None}
         )
 
 
@@ -177,6 +198,18 @@ class Settled(Config):
     relevance: Literal["json", "logprob"]
     evidence: Literal["summary", "quotes", "windows"]
     buffer_tokens: int
+    relevance_background: float
+    relevance_direct: float
+    score_scale: float
+    score_bias: float
+    lexical_weight: float
+
+    @property
+    def calibration(self) -> Calibration:
+        """What a score and a window's place count."""
+        return Calibration(
+            self.score_scale, self.score_bias, self.lexical_weight, self.relevance_background, self.relevance_direct
+        )
 
     @property
     def filters(self) -> bool:

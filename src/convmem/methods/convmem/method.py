@@ -25,6 +25,7 @@ from convmem.core import (
 from convmem.document import Document, Window, Windows
 from convmem.memory.aggregation import Finding, answer_from, combine
 from convmem.memory.belief import Beliefs
+from convmem.memory.calibration import calibrated
 from convmem.memory.convolution import Convolution, Layer, Note, Output, noted
 from convmem.memory.decomposition import SubQuestion, decompose
 from convmem.memory.kernel import (
@@ -91,7 +92,9 @@ class ConvMem(Method[Config]):
             finding, held = await lookup(document, question, self.config, run)
             return self.conclude(run, self.config, finding, windows=len(held.windows))
         config = self.config.settled(
-            logprobs=self.config.kernel is None and await gives_logprobs(run), context=run.room(0)
+            logprobs=self.config.kernel is None and await gives_logprobs(run),
+            context=run.room(0),
+            calibration=calibrated(run.model("score").identity),
         )
         if run.size <= config.one_call_tokens and (whole := await self._in_one_call(document, question, config, run)):
             return self.conclude(run, config, whole, windows=1)
@@ -125,7 +128,7 @@ class ConvMem(Method[Config]):
         thresholds = Thresholds(config.relevance_background, config.relevance_direct)
         async with asyncio.TaskGroup() as tasks:
             reading = RankedReading(
-                windows, ScoreKernel(run, thresholds=thresholds), Beliefs(len(windows), fall=config.lexical_weight),
+                windows, ScoreKernel(run, thresholds=thresholds), Beliefs(len(windows), config.calibration),
                 run, tasks, views=config.views, worth=config.view_worth,
             )  # fmt: skip
             splitting = tasks.create_task(self._channels(question, config, run))
