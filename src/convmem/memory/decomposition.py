@@ -30,7 +30,7 @@ class SubQuestion:
     """q^(c): ``id`` counts from 1 and names the channel; ``node`` is the call that it came from, if any.
 
     ``sample`` tells channels apart that ask the same. ``needs`` are the ids of those whose answers ``text`` names, as
-    ``#1``; ``awaited`` the calls that gave these, once they are filled in.
+    ``#1``; once these are filled in, they are ``names``, and ``awaited`` the calls that gave them.
     """
 
     id: str
@@ -38,6 +38,7 @@ class SubQuestion:
     node: int | None = None
     sample: int = 0
     needs: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     awaited: tuple[int, ...] = ()
 
     @property
@@ -93,19 +94,20 @@ def in_rounds(questions: Sequence[SubQuestion]) -> list[list[SubQuestion]]:
     return rounds
 
 
-def named(question: SubQuestion, answers: Mapping[str, str], nodes: Mapping[str, int | None]) -> SubQuestion | None:
+def named(question: SubQuestion, answers: Mapping[str, tuple[str, int | None]]) -> SubQuestion | None:
     """``question`` with the answers that it names filled in; None where one of them is missing.
 
-    ``answers`` by the id of the sub-question, ``nodes`` the calls that gave them. An answer is a model's words: it goes
-    in as one short line, without what stands in brackets and without control tokens.
+    ``answers`` are texts and the calls that gave them, by the id of the sub-question. An answer is a model's words: it
+    goes in as one short line, without what stands in brackets and without control tokens.
     """
     if not question.needs:
         return question
-    names = {each: as_name(answers.get(each, "")) for each in question.needs}
+    names = {each: as_name(answers[each][0]) if each in answers else "" for each in question.needs}
     if not all(names.values()):
         return None
-    awaited = tuple(node for each in question.needs if (node := nodes.get(each)) is not None)
-    return replace(question, text=_REFERENCE.sub(lambda m: names[str(int(m[1]))], question.text), awaited=awaited)
+    text = _REFERENCE.sub(lambda m: names[str(int(m[1]))], question.text)
+    awaited = tuple(node for each in question.needs if (node := answers[each][1]) is not None)
+    return replace(question, text=text, names=tuple(names.values()), awaited=awaited)
 
 
 def _needs(text: str) -> tuple[str, ...]:

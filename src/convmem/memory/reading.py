@@ -53,14 +53,16 @@ class RankedReading:
         self.stopped: Stopped | None = None
         """Why the run may read no further, once that is so."""
         self._again = 0
+        self._seen: set[tuple[int, str]] = set()
 
     def issue(self, indices: Sequence[int], question: SubQuestion) -> Issued:
         """Begin to read windows for a question, in this order."""
         self.run.emit(LayerStarted(0, len(indices)))
+        self._seen.update((index, question.text) for index in indices)
         return Issued(question, deque((index, self._start(index, question, 0)) for index in indices))
 
-    async def commit(self, issued: Issued) -> None:
-        """Take what was read in the order of issue; a window that is undecided is read again meanwhile."""
+    async def commit(self, issued: Issued, *, once: bool = False) -> None:
+        """Take what was read in the order of issue; unless ``once``, what is undecided is read again meanwhile."""
         question, views = issued.question, dict.fromkeys((index for index, _ in issued.queue), 1)
         while issued.queue:
             index, task = issued.queue.popleft()
@@ -68,7 +70,7 @@ class RankedReading:
                 continue
             self.readings.setdefault(index, []).extend(readings)
             self.beliefs.saw(index, question.text, readings)
-            if views[index] < self._views and self._undecided(index, question):
+            if not once and views[index] < self._views and self._undecided(index, question):
                 self._again += 1
                 self.run.emit(LayerStarted(0, 1))
                 waited = replace(question, awaited=(*question.awaited, *_nodes(readings)))
@@ -79,6 +81,10 @@ class RankedReading:
         """Read no further what was issued."""
         for _, task in issued.queue if issued else ():
             task.cancel()
+
+    def seen(self, index: int, question: SubQuestion) -> bool:
+        """Whether a window was issued for a question, as it is put."""
+        return (index, question.text) in self._seen
 
     def note(self, index: int, question: str) -> Note:
         """A window's own text as evidence for a question; r is the highest of its views, 1 where it was not read."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import ceil, sqrt
 
 import numpy as np
 
@@ -27,9 +28,8 @@ from convmem.run import Run
 
 FIRST_PART = 8
 """Windows that are read before the first attempt, where reading is limited."""
-POINTED_SHARE = 0.02
-"""Of all windows, the share that is read again with a name when that becomes known."""
-POINTED_LEAST, POINTED_MOST = 2, 32
+POINTED = 0.75
+"""Windows that are read with a name when that becomes known, in square roots of their number."""
 FRAME_TOKENS = 100
 """What a prompt that scores a window has besides the window and the question."""
 
@@ -54,6 +54,8 @@ class RankedAnswer:
     ranking: Ranking | None
     config: Settled
     run: Run
+    known: dict[str, Finding] = field(default_factory=dict)
+    """The answers to sub-questions, by id, that attempts have found so far."""
 
     async def answer(self, splitting: Awaitable[Sequence[SubQuestion]]) -> Attempt:
         """The last attempt: the first one that found an answer, or else the one that looked at most."""
@@ -133,8 +135,7 @@ class RankedAnswer:
 
     def _pointed(self, reserve: Reserve) -> int:
         """How many windows are read when a name becomes known."""
-        share = round(POINTED_SHARE * len(self.reading.windows))
-        return min(max(POINTED_LEAST, min(share, POINTED_MOST)), self._affordable(reserve) // 2)
+        return min(ceil(POINTED * sqrt(len(self.reading.windows))), self._affordable(reserve) // 2)
 
     def _say_what_ended(self, made: Attempt) -> None:
         read, windows = len(self.reading.readings), len(self.reading.windows)
@@ -154,27 +155,29 @@ class RankedAnswer:
         lacking: list[SubQuestion] = []
         found: dict[str, Finding] = {}
         for group in in_rounds(questions):
-            names = {each: finding.text for each, finding in found.items() if finding.found}
-            filled = [named(each, names, {each: finding.node for each, finding in found.items()}) for each in group]
+            known = {each: (finding.text, finding.node) for each, finding in self.known.items()}
+            filled = [named(each, known) for each in group]
             lacking += [each for each, known in zip(group, filled, strict=True) if known is None]
             ready = [each for each in filled if each]
-            await asyncio.gather(*(self._point(each, reserve) for each in ready))
+            await asyncio.gather(*(self._point(each, number, reserve) for each in ready))
             asked += ready
             to_answer = [each for each in ready if each.id in needed or self.config.final == "sub_answers"]
             answers = await asyncio.gather(*(self._answer([each], each, number, reserve) for each in to_answer))
             found |= {each.id: answer for each, answer in zip(to_answer, answers, strict=True)}
-        findings = [found[each.id] for each in questions if each.id in found]
+            self.known.update({each: answer for each, answer in found.items() if answer.found})
+        findings = [self.known.get(each.id, found[each.id]) for each in questions if each.id in found]
         final = await self._final(asked, findings, number, reserve)
         if final.found:
             self.run.emit(BestAnswer(final.text, final.citations))
         return Attempt(asked, findings, final, lacking)
 
-    async def _point(self, question: SubQuestion, reserve: Reserve) -> None:
+    async def _point(self, question: SubQuestion, number: int, reserve: Reserve) -> None:
         """Rank the windows for a sub-question; where it names an answer, read what that points to."""
         await self._rank(question)
-        if question.awaited and not self.reading.stopped:
-            likely = self.reading.beliefs.order(question.text)[: self._pointed(reserve)]
-            await self.reading.commit(self.reading.issue(likely, question))
+        if question.names and not self.reading.stopped:
+            likely = self.reading.beliefs.order(question.text)[: number * self._pointed(reserve)]
+            unread = [index for index in likely if not self.reading.seen(index, question)]
+            await self.reading.commit(self.reading.issue(unread, question), once=True)
 
     async def _final(
         self, asked: Sequence[SubQuestion], findings: Sequence[Finding], number: int, reserve: Reserve
@@ -183,6 +186,8 @@ class RankedAnswer:
         if self.config.final == "sub_answers":
             return await combine(self.question.text, findings, self.run, reply_tokens=self.config.answer_tokens)
         answer = await self._answer([self.question, *asked], self.question, number, reserve, role="direct")
+        if not (answer.found or answer.failure) and (last := _last(asked)):
+            answer = await self._answer([last], last, number, reserve, role="direct")
         if answer.failure:
             findings = findings or [await self._answer([each], each, number, reserve) for each in asked]
             if found := [finding for finding in findings if finding.found]:
@@ -212,8 +217,17 @@ class RankedAnswer:
         return sorted(notes, key=lambda note: note.evidence.spans)
 
     async def _rank(self, question: SubQuestion) -> None:
-        scores = await self.ranking.scores([question.text]) if self.ranking else np.zeros(len(self.reading.windows))
+        """Rank the windows for a question, and for each name in it that an answer gave."""
+        queries = (question.text, *question.names)
+        scores = await self.ranking.scores(queries) if self.ranking else np.zeros(len(self.reading.windows))
         self.reading.beliefs.rank(question.text, scores)
+
+
+def _last(asked: Sequence[SubQuestion]) -> SubQuestion | None:
+    """The sub-question that all others lead to, with their answers in it: its answer is that to the whole."""
+    last = asked[-1] if asked else None
+    led = {each for question in asked for each in question.needs}
+    return last if last and last.names and led == {each.id for each in asked[:-1]} else None
 
 
 def _prompts(questions: Sequence[SubQuestion], config: Settled) -> int:
