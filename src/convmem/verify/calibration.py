@@ -10,8 +10,9 @@ import hashlib
 import json
 import math
 import os
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -19,9 +20,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from convmem.core import InputError
-from convmem.model.places import cache_directory
-from convmem.run import Run
+from convmem.core import Event, InputError, Model
+from convmem.document import Document, EstimateTokenizer
+from convmem.model import Cache, cache_directory
+from convmem.run import Run, RunSettings
+from convmem.trace import Trace
 from convmem.verify.verifier import Judgement, Pair, Verifier
 
 FALSE_ACCEPTANCE = 0.05
@@ -46,6 +49,18 @@ class Labelled(BaseModel):
     @property
     def entailed(self) -> bool:
         return self.label == "entailment"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a verifier said of labelled pairs. ``threshold`` is the one that it is used with, ``milliseconds`` the time
+    that a pair took, of as many as it judges at once.
+    """
+
+    verifier: str
+    threshold: float
+    judgements: tuple[Judgement, ...]
+    milliseconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +133,29 @@ def read_pairs(path: Path) -> list[Labelled]:
     if not found:
         raise InputError(f"'{path}' holds no pairs; write one JSON object a line.")
     return found
+
+
+async def judge_all(
+    labelled: Sequence[Labelled],
+    verifier: Verifier,
+    models: Mapping[str, Model],
+    *,
+    settings: RunSettings,
+    cache: Cache,
+    on_event: Callable[[Event], None] = lambda _: None,
+) -> Judged:
+    """Have every pair judged, by prepared models. Raises what judging raises, Fatal above all."""
+    document = Document.from_text("\n".join(premise for each in labelled for premise in each.premises))
+    counter = models[""].tokenizer or EstimateTokenizer()
+    run = Run(document, models, tokenizer=counter, trace=Trace(""), cache=cache, settings=settings)
+    run.subscribe(on_event)
+    await verifier.prepare()
+    started = time.perf_counter()
+    judgements = await verifier.judge([each.pair for each in labelled], run)
+    took = time.perf_counter() - started
+    return Judged(
+        verifier.identity(run), threshold(verifier, run), tuple(judgements), 1_000 * took / len(labelled)
+    )  # fmt: skip
 
 
 def audit(labelled: Sequence[Labelled], judgements: Sequence[Judgement], threshold: float) -> Audit:
