@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from convmem.cli import batch, bench, calibrate, serve
+from convmem.cli import batch, bench, calibrate, serve, verify
 from convmem.cli.options import (
     DebugOption,
     JsonOption,
@@ -53,6 +53,7 @@ cache_app = typer.Typer(
 )
 app.add_typer(cache_app, name="cache")
 app.add_typer(bench.app, name="bench")
+app.add_typer(verify.app, name="verify")
 app.add_typer(serve.app, name="serve")
 app.command()(batch.batch)
 app.command()(calibrate.calibrate)
