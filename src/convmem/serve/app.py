@@ -56,7 +56,6 @@ def create_app(services: Services, *, local: bool) -> FastAPI:
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(ConvMemError, _refused)
     app.add_exception_handler(RequestValidationError, _refused)
-    app.add_exception_handler(Exception, _refused)
     app.add_middleware(
         Guard,
         keys=services.keys, accounts=services.accounts, limits=services.limits, metrics=services.metrics, local=local,
@@ -79,7 +78,7 @@ async def _refused(_: Request, error: Exception) -> JSONResponse:
         case HTTPException():
             refused = Refusal(error.status_code, f"{error.detail}.")
         case _:
-            refused = Refusal(500, f"Something went wrong in the server ({type(error).__name__}); its log says what.")
+            raise error
     return JSONResponse(refused.body, refused.status_code, refused.headers)
 
 

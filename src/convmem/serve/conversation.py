@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from convmem.document import EstimateTokenizer
+from convmem.document.encoding import replace_surrogates
 from convmem.serve.errors import Refusal
 from convmem.serve.followup import Turn
 from convmem.serve.intake import File
@@ -143,11 +144,11 @@ def _parts(message: Mapping[str, Any]) -> Iterator[str | File | Stored]:
     """The texts and files of a message. Raises Refusal (400) for what can't be read here."""
     content = message.get("content")
     if isinstance(content, str):
-        yield content
+        yield replace_surrogates(content)
     for part in content if isinstance(content, list) else ():
         kind = part.get("type") if isinstance(part, Mapping) else None
         if kind in ("text", "input_text"):
-            yield str(part.get("text", ""))
+            yield replace_surrogates(str(part.get("text", "")))
         elif kind in ("file", "input_file"):
             yield _file(part.get("file") if isinstance(part.get("file"), Mapping) else part)
         else:

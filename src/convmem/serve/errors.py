@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 
 from pydantic import BaseModel
@@ -18,6 +19,8 @@ from convmem.core import (
 )
 
 _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+log = logging.getLogger("convmem.serve")
 
 
 class ErrorDetail(BaseModel):
@@ -48,6 +51,12 @@ class Refusal(HTTPException):
         kind = kind or _KINDS.get(status) or ("invalid_request_error" if status < 500 else "server_error")
         self.body = ErrorBody(error=ErrorDetail(message=message, type=kind, param=param, code=code)).model_dump()
         """As OpenAI's clients read it."""
+
+
+def unforeseen(error: Exception) -> Refusal:
+    """What a client is told of an error that should not be; the log says all of it. For use where it is caught."""
+    log.exception("Something went wrong that should not.")
+    return Refusal(500, f"Something went wrong in the server ({type(error).__name__}); its log says what.")
 
 
 def refusal(error: ConvMemError) -> Refusal:

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from convmem.serve.accounts import Account, Accounts
-from convmem.serve.errors import Refusal
+from convmem.serve.errors import Refusal, unforeseen
 from convmem.serve.keys import LOCAL, Keys
 from convmem.serve.limits import Limits
 from convmem.serve.metrics import Metrics
@@ -38,7 +38,10 @@ _HEADERS = {
 
 
 class Guard:
-    """The gate before ``app``. ``local``: the server listens to this machine alone, where keys are not a must."""
+    """The gate before ``app``, which also says that something went wrong in it.
+
+    ``local``: the server listens to this machine alone, where keys are not a must.
+    """
 
     def __init__(
         self, app: ASGIApp, *, keys: Keys, accounts: Accounts, limits: Limits, metrics: Metrics, local: bool
@@ -51,10 +54,12 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = time.perf_counter()
+        started, begun = time.perf_counter(), False
 
         async def answer(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
@@ -69,11 +74,12 @@ class Guard:
                 account.request()
                 scope.setdefault("state", {})["account"] = account
             self._check_length(headers)
-        except Refusal as refused:
-            response = JSONResponse(refused.body, refused.status_code, refused.headers)
-            await response(scope, receive, answer)
-            return
-        await self._app(scope, self._measured(receive), answer)
+            await self._app(scope, self._measured(receive), answer)
+        except Exception as error:
+            refused = error if isinstance(error, Refusal) else unforeseen(error)
+            if begun:
+                raise
+            await JSONResponse(refused.body, refused.status_code, refused.headers)(scope, receive, answer)
 
     def _check_origin(self, headers: Headers) -> None:
         """Raise Refusal (403) for a page of another site in this machine's browser, by whatever name it calls us."""

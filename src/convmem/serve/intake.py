@@ -18,6 +18,9 @@ from convmem.document.source import Source
 from convmem.serve.errors import Refusal
 from convmem.serve.limits import Limits
 
+WORKER = ("-m", "convmem.serve.worker")
+"""The process, as arguments of Python."""
+
 _LONGEST_NAME = 200
 _AT_ONCE = 2
 _PASSED_ON = ("PATH", "SYSTEMROOT", "LANG", "LC_ALL")
@@ -60,7 +63,7 @@ class Intake:
         # Not the server's environment: that has keys in it.
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "convmem.serve.worker", str(limits.parse_bytes), str(limits.parse_seconds),
+            sys.executable, *WORKER, str(limits.parse_bytes), str(limits.parse_seconds),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
             cwd="/", env={**environment, "PYTHONPATH": _our_path(), "OPENBLAS_NUM_THREADS": "1"},
         )  # fmt: skip
@@ -110,7 +113,8 @@ def _labels(files: Sequence[File]) -> list[str]:
     labels: list[str] = []
     for number, file in enumerate(files, 1):
         bare = PureWindowsPath(PurePosixPath(file.name).name).name
-        name = "".join(c for c in bare if c.isprintable()).strip()[-_LONGEST_NAME:] or f"file {number}"
+        name = "".join(c for c in bare if c.isprintable()).strip()[-_LONGEST_NAME:]
+        name = name if name.strip(".") else f"file {number}"
         taken, count = name, 1
         while taken in labels:
             count += 1

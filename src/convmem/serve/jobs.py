@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from convmem.model import Cache
 from convmem.run import export
 from convmem.serve.accounts import Account, Accounts
 from convmem.serve.documents import Documents
-from convmem.serve.errors import Refusal, refusal
+from convmem.serve.errors import Refusal, refusal, unforeseen
 from convmem.serve.events import LAST, event_json
 from convmem.serve.followup import FollowUp
 from convmem.serve.keys import Tenant
@@ -37,8 +36,6 @@ from convmem.trace import Trace
 _TOGETHER_SECONDS = 0.05
 """For so long events are collected, to be stored at once. A client sees an event when it is stored."""
 _SILENCE_SECONDS = 15.0
-
-log = logging.getLogger("convmem.serve")
 
 
 @dataclass(eq=False)
@@ -209,9 +206,8 @@ class Jobs:
             refused = error
         except ConvMemError as error:
             refused = refusal(error)
-        except Exception as error:
-            log.exception("The run %s failed.", job.record.id)
-            refused = Refusal(500, f"Something went wrong in the server ({type(error).__name__}); its log says what.")
+        except Exception as error:  # noqa: BLE001 - it is logged, and the client told
+            refused = unforeseen(error)
         self._end(job, "failed", refused)
         raise refused
 
