@@ -34,9 +34,15 @@ VerifierOption = Annotated[
 ]
 
 
+CountOption = Annotated[
+    int | None, typer.Option("--n", metavar="N", help="Judge so many, as many of each kind.  [default: all]", min=1)
+]
+
+
 @app.command(no_args_is_help=True)
 def calibrate(
     pairs: PairsArgument,
+    count: CountOption = None,
     verifier: VerifierOption = None,
     model: ModelOption = None,
     changes: SetOption = None,
@@ -52,6 +58,7 @@ def calibrate(
     from convmem.verify import calibration
 
     labelled = calibration.read_pairs(pairs)
+    labelled = calibration.sample(labelled, count or len(labelled))
     with closing(Cache.shared(Notes().warn)) as cache:
         judged = _judged(labelled, cache, model, changes, verifier)
     found = calibration.calibrate(labelled, judged.judgements, judged.verifier, most)
@@ -67,6 +74,7 @@ def calibrate(
 @app.command(no_args_is_help=True)
 def audit(
     pairs: PairsArgument,
+    count: CountOption = None,
     verifier: VerifierOption = None,
     model: ModelOption = None,
     changes: SetOption = None,
@@ -85,6 +93,7 @@ def audit(
     from convmem.verify import calibration
 
     labelled = calibration.read_pairs(pairs)
+    labelled = calibration.sample(labelled, count or len(labelled))
     with closing(Cache.temporary()) as cache:
         judged = _judged(labelled, cache, model, changes, verifier)
     found = calibration.audit(labelled, judged.judgements, judged.threshold if threshold is None else threshold)

@@ -14,13 +14,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby
+from itertools import chain, groupby, islice, zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from convmem.core import Event, InputError, Model
+from convmem.core import ConvMemError, Event, InputError, Model
 from convmem.document import Document, EstimateTokenizer
 from convmem.model import Cache, cache_directory
 from convmem.run import Run, RunSettings
@@ -178,7 +178,7 @@ def calibrate(
 ) -> Calibration:
     """The threshold of highest recall at a false acceptance of at most ``most``.
 
-    Raises InputError where either half lacks entailed or other pairs.
+    Raises InputError where either half lacks entailed or other pairs, and ConvMemError where there is no such threshold.
     """
     selection, report = halves(labelled)
 
@@ -189,19 +189,21 @@ def calibrate(
         if len({labelled[i].entailed for i in half}) < 2:
             raise InputError("Calibration needs at least two entailed pairs and two others; label more.")
     threshold = pick([(judgements[i].entailment, labelled[i].entailed) for i in selection], most)
+    if threshold is None:
+        raise ConvMemError(f"No threshold of {verifier} accepts an entailed pair and at most {most:.0%} of the others.")
     return Calibration(verifier, threshold, of(selection, threshold), of(report, threshold))
 
 
-def pick(scored: Iterable[tuple[float, bool]], most: float = FALSE_ACCEPTANCE) -> float:
+def pick(scored: Iterable[tuple[float, bool]], most: float = FALSE_ACCEPTANCE) -> float | None:
     """The threshold on (probability, whether it is entailed), half-way to the next lower probability.
 
-    Of the thresholds whose false acceptance is at most ``most``, the highest of those with the highest recall; one that
-    accepts nothing where there is none.
+    Of the thresholds whose false acceptance is at most ``most``, the highest of those with the highest recall; None
+    where there is none that accepts an entailed pair.
     """
     falling = sorted(scored, reverse=True)
     others = sum(not entailed for _, entailed in falling)
-    best, recalled = math.nextafter(falling[0][0], 2.0) if falling else 1.0, 0
-    hits = wrong = 0
+    best = None
+    hits = wrong = recalled = 0
     steps = [(score, [entailed for _, entailed in group]) for score, group in groupby(falling, lambda pair: pair[0])]
     for (score, at), below in zip(steps, [*(score for score, _ in steps[1:]), 0.0], strict=True):
         hits, wrong = hits + sum(at), wrong + len(at) - sum(at)
@@ -214,11 +216,22 @@ def pick(scored: Iterable[tuple[float, bool]], most: float = FALSE_ACCEPTANCE) -
 
 def halves(labelled: Sequence[Labelled]) -> tuple[list[int], list[int]]:
     """The pairs' indices in two halves with as much of each kind, by their content and not by their order."""
+    ordered = [i for kind in _by_kind(labelled) for i in kind]
+    return sorted(ordered[::2]), sorted(ordered[1::2])
+
+
+def sample(labelled: Sequence[Labelled], count: int) -> list[Labelled]:
+    """``count`` of the pairs, as many of each kind, by their content and not by their order."""
+    turns = chain.from_iterable(zip_longest(*_by_kind(labelled)))
+    return [labelled[i] for i in sorted(islice((i for i in turns if i is not None), count))]
+
+
+def _by_kind(labelled: Sequence[Labelled]) -> list[list[int]]:
+    """The pairs' indices of each kind and label, in an order that is none."""
     places: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i in sorted(range(len(labelled)), key=lambda i: hashlib.sha256(repr(labelled[i].pair).encode()).digest()):
         places[labelled[i].label, labelled[i].kind].append(i)
-    ordered = [i for kind in sorted(places) for i in places[kind]]
-    return ordered[::2], ordered[1::2]
+    return [places[kind] for kind in sorted(places)]
 
 
 def threshold(verifier: Verifier, run: Run) -> float:
