@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from convmem.api import answer_json, ask, ask_async, plan, write_trace
+    from convmem.api import answer_json, ask, ask_async, index, plan, write_trace
     from convmem.core import Answer, Citation, ConvMemError, Evidence, InputError, Plan, Span
     from convmem.document import Document
     from convmem.methods.convmem import Config, ConvMem
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "convmem.api": ("answer_json", "ask", "ask_async", "plan", "write_trace"),
+    "convmem.api": ("answer_json", "ask", "ask_async", "index", "plan", "write_trace"),
     "convmem.core": ("Answer", "Citation", "ConvMemError", "Evidence", "InputError", "Plan", "Span"),
     "convmem.document": ("Document",),
     "convmem.methods.convmem": ("Config", "ConvMem"),
@@ -48,6 +48,7 @@ __all__ = [
     "ask",
     "ask_async",
     "connect",
+    "index",
     "plan",
     "write_trace",
 ]

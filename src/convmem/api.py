@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, closing, nullcontext, suppress
-from dataclasses import asdict
+from contextlib import AsyncExitStack, ExitStack, closing, nullcontext, suppress
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,7 +32,11 @@ from convmem.core import (
 )
 from convmem.document import Document, EstimateTokenizer, GgufTokenizer, JsonTokenizer, UnknownVocabulary
 from convmem.methods.base import Facts, facts_of
+from convmem.methods.convmem import ConvMem
+from convmem.methods.convmem.indexed import Indexing
+from convmem.methods.convmem.indexed import index as index_document
 from convmem.model import Cache, Embedded, connect, expand, find_local
+from convmem.model.index import Index
 from convmem.prompts import roles
 from convmem.run import export
 from convmem.settings import General, Settings, resolve
@@ -112,6 +116,41 @@ def plan(
     chosen = _resolve({"method": method, "preset": preset}, settings)
     models = _by_role(model, chosen.general)
     return _in_own_loop(partial(_plan, chosen, _document(document), question, models[""]))
+
+
+def index(
+    document: Files,
+    *,
+    model: Models | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    **settings: Any,
+) -> Indexing:
+    """Take down what every window of ``document`` states, so that ``ask`` with ``index="records"`` looks it up.
+
+    What the index has is not read again: after a change, the windows around it are. Raises as ``ask`` does.
+    """
+    chosen = _resolve({}, settings)
+    if not isinstance(chosen.method, ConvMem):
+        raise InputError(f"Method {chosen.method.name} has no index; leave out the method, or set it to convmem.")
+    models = _by_role(model, chosen.general)
+    return _in_own_loop(partial(_index, chosen, chosen.method, models, _document(document), on_event))
+
+
+def index_json(made: Indexing) -> dict[str, Any]:
+    """What ``convmem index --json`` prints."""
+    held, coverage = made.contents, made.coverage
+    return {
+        "name": made.name,
+        "windows": len(held.windows),
+        "stored": held.stored,
+        "added": held.added,
+        "missing": held.missing,
+        "notes": len(held.notes),
+        "tokens": coverage.tokens,
+        "usage": asdict(made.usage.total) | {"seconds": made.usage.seconds},
+        "failed_windows": [place_json(f.location) | {"reason": f.reason} for f in coverage.failed_windows],
+        "warnings": list(made.warnings),
+    }
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
@@ -249,6 +288,18 @@ async def _ask(
         )
 
 
+async def _index(
+    settings: Settings,
+    method: ConvMem,
+    models: Mapping[str, str | Model],
+    document: Document,
+    on_event: Callable[[Event], None] | None,
+) -> Indexing:
+    async with AsyncExitStack() as stack:
+        connected = _connect(models, settings, stack, on_event)
+        return await index_document(method, document, model=connected, settings=settings.run, on_event=on_event)
+
+
 def _resolve(named: Mapping[str, Any], others: Mapping[str, Any]) -> Settings:
     return resolve({**others, **{name: value for name, value in named.items() if value is not None}})
 
@@ -314,7 +365,11 @@ def _model(spec: str, settings: Settings, progress: Callable[[int, int], None] =
 
 
 async def _plan(settings: Settings, document: Document, question: str, model: str | Model) -> Plan:
-    return await in_thread(settings.method.plan, document, await facts_at_hand(settings, model), question)
+    with ExitStack() as stack:
+        facts = replace(
+            await facts_at_hand(settings, model), index=lambda: stack.enter_context(closing(Index.shared()))
+        )
+        return await in_thread(settings.method.plan, document, facts, question)
 
 
 async def facts_at_hand(settings: Settings, model: str | Model | None = None) -> Facts:

@@ -29,7 +29,9 @@ def test_json_has_the_keys_that_programs_rely_on(convmem, server):
     assert set(answer) >= {
         "answer", "citations", "sub_questions", "coverage", "usage", "config", "model", "seed", "warnings",
     }  # fmt: skip
-    assert set(answer["coverage"]) == {"tokens", "read_tokens", "windows", "failed_windows", "truncated"}
+    assert set(answer["coverage"]) == {
+        "tokens", "read_tokens", "indexed_tokens", "windows", "failed_windows", "truncated",
+    }  # fmt: skip
     assert set(answer["usage"]) == {
         "calls", "prompt_tokens", "cached_tokens", "completion_tokens", "cache_hits", "depth", "seconds", "by_role",
     }  # fmt: skip

@@ -24,6 +24,8 @@ def read(request: Json) -> Reply:
         return {"readings": [_reading(n, text, q) for n, q in enumerate(_numbered(question), 1)]}
     if '{"relevance"' in task:
         return {"relevance": _reading(1, text, question)["relevance"]}
+    if "which of its properties" in asked:
+        return "\n".join(_record(sentence) for sentence in _sentences(text))
     if '"passages": [' in task:
         said = [(number, sentence) for number, passage in _passages(text) for sentence in _sentences(passage)]
         number, sentence = max(said, key=lambda each: _shared(each[1], question))
@@ -35,6 +37,12 @@ def read(request: Json) -> Reply:
         return _yes_or_no(yes)
     notes = _notes(text, question)
     return "\n".join(f"- {note}" for note in notes) or "NONE"
+
+
+def _record(sentence: str) -> str:
+    """A sentence as a record, by its verb."""
+    subject, _, value = sentence.partition(" was called ")
+    return f"{subject} | was called | {value}" if value else f"it | says | {sentence}"
 
 
 def _reading(number: int, text: str, question: str) -> Json:

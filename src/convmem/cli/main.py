@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from convmem.cli import batch, bench, calibrate, serve, verify
+from convmem.cli import batch, bench, calibrate, index, serve, verify
 from convmem.cli.options import (
     DebugOption,
     JsonOption,
@@ -56,6 +56,7 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(verify.app, name="verify")
 app.add_typer(serve.app, name="serve")
 app.command()(batch.batch)
+app.command()(index.index)
 app.command()(calibrate.calibrate)
 
 
@@ -97,6 +98,12 @@ def ask(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of sampled replies.  [default: 0]")] = None,
+    index: Annotated[
+        bool,
+        typer.Option(
+            "--index", help="Look it up in the documents' index, which is made first where there is none; see index."
+        ),
+    ] = False,
     as_json: JsonOption = False,
     trace: Annotated[
         Path | None,
@@ -140,11 +147,13 @@ def ask(
         raise InputError("Give at least one file and, last, the question in quotes.")
     if _exists(question):
         raise InputError(f"The last argument is the question, but '{question}' exists: put the question after it.")
+    if index and no_cache:
+        raise InputError("--index answers from what is stored, and --no-cache stores nothing: leave one out.")
     if trace:
         _check_writable(trace, files)
     settings = settings_of(
         model, changes, method=method, preset=preset, budget=budget, seed=seed, verify=verify or None,
-        strict=strict or None, verifier=verifier,
+        strict=strict or None, verifier=verifier, index="records" if index else None,
     )  # fmt: skip
     notes = Notes(quiet)
     watch = Watch(notes)

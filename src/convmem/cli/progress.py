@@ -23,8 +23,8 @@ from convmem.trace import Trace
 MEGABYTE = 1_000_000
 
 _BESIDE = {
-    "probe", "decompose", "sub_answer", "answer", "direct", "memory_answer", "recall_answer", "entries_answer",
-    "verify",
+    "probe", "decompose", "lookup", "sub_answer", "answer", "direct", "memory_answer", "recall_answer",
+    "entries_answer", "verify",
 }  # fmt: skip
 """Roles whose calls belong to no layer."""
 

@@ -95,13 +95,17 @@ def _cost(answer: Answer) -> str:
         + (f" ({tokens(usage.total.cached_tokens)} of them cached by the server)" if usage.total.cached_tokens else ""),
         f"{tokens(usage.total.completion_tokens)} reply tokens",
         *([f"{counted(usage.total.cache_hits, 'reply', 'replies')} from the store"] if usage.total.cache_hits else []),
-        f"read {_share(answer)} of {tokens(answer.coverage.tokens)} tokens",
+        _read(answer),
         duration(usage.seconds),
         one_line(answer.model),
     ]
     return " · ".join(parts)
 
 
-def _share(answer: Answer) -> str:
+def _read(answer: Answer) -> str:
     read, whole = answer.coverage.read_tokens, answer.coverage.tokens
-    return "all" if read >= whole else f"{100 * read / max(whole, 1):.3g}%"
+    share = "all" if read >= whole else f"{100 * read / max(whole, 1):.3g}%"
+    said = f"read {share} of {tokens(whole)} tokens"
+    if answer.coverage.indexed_tokens:
+        return f"from the index, and {said} again" if read else "from the index alone"
+    return said

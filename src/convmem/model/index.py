@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -20,7 +20,9 @@ from pydantic_core import to_json
 from convmem.core import ConvMemError
 from convmem.model.cache import Cache
 from convmem.model.database import Database
+from convmem.model.places import calls_file
 
+_NAME = "index.sqlite"
 _AT_ONCE = 500
 """Keys of one query."""
 
@@ -64,9 +66,14 @@ class Index(Database):
     called, content, renewal = "index", "What this run indexes is", "the next run begins a new one"
 
     @classmethod
+    def shared(cls, warn: Callable[[str], None] = lambda _: None) -> Self:
+        """The index that all runs of this user share. Raises InputError where there is no place for it."""
+        return cls(calls_file().with_name(_NAME), warn=warn)
+
+    @classmethod
     def beside(cls, cache: Cache, **settings: Any) -> Self:
         """The index that goes with ``cache``, private where that is."""
-        return cls(cache.path and cache.path.with_name("index.sqlite"), **settings)
+        return cls(cache.path and cache.path.with_name(_NAME), **settings)
 
     @staticmethod
     def key(*what: Any) -> str:

@@ -75,6 +75,8 @@ EXPECTED_LOOKUPS = 2
 MOST_MATCHES = 200
 """Subjects of the index that are looked at for a question."""
 LIMITED = "the budget or the deadline leaves no room; raise it."
+MOST_VALUES = 8
+"""Values of one subject that are looked at together; a subject with more is a list, and no contradiction."""
 KEPT_SHARE = 0.5
 """The share of a prompt's passages that may be from earlier calls."""
 
@@ -157,7 +159,8 @@ class Shelf:
         told: defaultdict[int, list[str]] = defaultdict(list)
         for evidence in held.notes:
             told[_holding(starts, evidence.spans[0])].append(evidence.text)
-        notes = list(by_subject(joined(Note(evidence, 0, ()) for evidence in held.notes)))
+        groups = by_subject(joined(Note(evidence, 0, ()) for evidence in held.notes))
+        notes = [unit for group in groups for unit in ([group] if len(group) <= MOST_VALUES else [[n] for n in group])]
         said = ["\n".join(note.evidence.text for note in group) for group in notes]
         by_passage = await Ranking.of(run.document.text(passage.span) for passage in passages)
         of_notes = await in_thread(BM25, ["\n".join(told[number]) for number in range(len(passages))])
@@ -213,10 +216,9 @@ class Lookup:
         chosen: dict[int, list[Note]] = {}
         for number in ranked:
             counted = [replace(note, tokens=next(lengths)) for note in self.shelf.notes[number]]
-            room -= numbered_tokens(counted)
-            if room < 0:
-                break
-            chosen[number] = counted
+            if (needed := numbered_tokens(counted)) <= room:
+                chosen[number] = counted
+                room -= needed
         return [note for number in sorted(chosen) for note in chosen[number]]
 
     async def _passages(self, queries: Sequence[str], cited: Sequence[Span], read: set[int], room: int) -> list[Note]:
