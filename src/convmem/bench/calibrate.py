@@ -20,7 +20,7 @@ from convmem import prompts
 from convmem.bench.contexts import Benchmark, Case
 from convmem.bench.simulation import knowledge_of
 from convmem.bench.stages import says_alike
-from convmem.core import CallFailed, ContextExceeded, Malformed, Model, Span
+from convmem.core import CallFailed, ContextExceeded, ConvMemError, InputError, Malformed, Model, Span
 from convmem.document import Document, EstimateTokenizer, Window
 from convmem.memory.decomposition import SubQuestion
 from convmem.memory.kernel import on_window
@@ -143,9 +143,11 @@ async def measure(
     """Read for ``count`` questions of the largest contexts, at each of ``lengths`` tokens; the model is closed then.
 
     Texts that the model has no room for, and calls that fail, are passed over. Raises Fatal where the model can't be
-    had.
+    had, InputError where no evidence is known, and ConvMemError where the model read no text.
     """
     largest = {case.id: case for case in sorted(benchmark.cases, key=lambda case: case.docs) if case.support}
+    if not largest:
+        raise InputError(f"Calibration needs known evidence, and {benchmark.dataset} gives none: use another dataset.")
     measured = Measured()
     try:
         await model.prepare()
@@ -154,6 +156,8 @@ async def measure(
             await _Study(case, Document.from_text(benchmark.text(case)), model, cache, measured, seed).read(lengths)
     finally:
         await model.close()
+    if not measured.readings:
+        raise ConvMemError("The model read none of the texts: try shorter ones with --lengths.")
     return measured
 
 

@@ -1,6 +1,6 @@
 """From a dataset's name to a built benchmark: reads, renames, filters, draws, and writes where all of it came from.
 
-Knows files and questions; what decides which questions stay is handed in.
+Knows files and questions; what a model knows without a context is handed in.
 """
 
 from __future__ import annotations
@@ -9,22 +9,29 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Literal
 
 from convmem.bench import datasets
 from convmem.bench.audit import audit
 from convmem.bench.contexts import Benchmark, Recipe, build, sample
 from convmem.bench.datasets import Format
+from convmem.bench.placement import Placement
 from convmem.bench.pool import Pool
 from convmem.bench.questions import Passage, Question
 from convmem.bench.rename import Renaming
 from convmem.bench.synthetic import World
-from convmem.core import Tokenizer
+from convmem.core import ConvMemError, Tokenizer
 
 SYNTHETIC = "synthetic"
 
-Keep = Callable[[Sequence[Question]], tuple[Sequence[Question], str]]
-"""Which of some questions stay, and a sentence that says what was left out and why."""
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Leaves out the questions that ``model`` answers without a context, as ``knows`` says of each of some."""
+
+    model: str
+    knows: Callable[[Sequence[Question]], Sequence[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +80,40 @@ def renamed(source: Source, seed: int) -> Source:
 
 
 def write(
-    source: Source, recipe: Recipe, count: int, directory: Path, tokenizer: Tokenizer, keep: Keep | None = None
+    source: Source, recipe: Recipe, count: int, directory: Path, tokenizer: Tokenizer, unknown: Filter | None = None
 ) -> Benchmark:
-    """Build ``count`` of the questions, drawn by the recipe's seed from those that ``keep`` keeps.
+    """Build ``count`` of the questions, drawn by the recipe's seed, those that ``unknown`` leaves out made up for.
 
-    Questions whose label is not in their support are listed in the manifest. Raises InputError.
+    Questions whose label is not in their support are listed in the manifest. A placement that is not natural makes
+    another dataset of it, by name. Raises InputError, and ConvMemError where
+    the filter leaves none.
     """
     origin = dict(source.origin)
-    questions: Sequence[Question] = source.questions
-    if keep:
-        questions, origin["filter"] = keep(questions)
-    chosen = sample(questions, count, recipe.seed)
+    if unknown:
+        chosen, origin["filter"] = _filtered(source.questions, count, recipe.seed, unknown)
+    else:
+        chosen = sample(source.questions, count, recipe.seed)
     if doubtful := audit(chosen):
         origin["label not in its support"] = " ".join(finding.id for finding in doubtful)
-    return build(
-        chosen, source.pool, recipe, tokenizer=tokenizer, directory=directory, dataset=source.name, source=origin
-    )
+    name = source.name if recipe.placement == Placement() else f"{source.name} {recipe.placement}"
+    return build(chosen, source.pool, recipe, tokenizer=tokenizer, directory=directory, dataset=name, source=origin)
+
+
+def _filtered(
+    questions: Sequence[Question], count: int, seed: int, unknown: Filter
+) -> tuple[tuple[Question, ...], str]:
+    """``count`` questions that the model does not know, and what was left out. No more are asked than it takes."""
+    order = Random(f"{seed}/filter").sample(range(len(questions)), len(questions))
+    asked, kept = 0, list[int]()
+    while asked < len(order) and len(kept) < count:
+        drawn = order[asked : asked + count - len(kept)]
+        asked += len(drawn)
+        known = unknown.knows([questions[n] for n in drawn])
+        kept += [n for n, knows in zip(drawn, known, strict=True) if not knows]
+    if not kept:
+        raise ConvMemError(
+            f"{unknown.model} answers all {asked:,} questions without a context, so the filter leaves none: "
+            "use another dataset, or --rename."
+        )
+    said = f"{asked - len(kept)} of {asked} questions left out, which {unknown.model} answers without a context"
+    return tuple(questions[n] for n in sorted(kept)), said

@@ -21,7 +21,7 @@ from convmem.cli.terminal import Notes, counted, put, tokens
 from convmem.core import InputError, Tokenizer
 
 if TYPE_CHECKING:
-    from convmem.bench.prepare import Keep
+    from convmem.bench.prepare import Filter
     from convmem.bench.questions import Question
     from convmem.bench.report.tables import Cell
     from convmem.bench.results import Results
@@ -104,8 +104,8 @@ def build(
     source = prepare.read(dataset, format, pool, recipe, count)
     if rename:
         source = prepare.renamed(source, seed)
-    keep = _best_of_two(model, notes) if model else None
-    made = prepare.write(source, recipe, count, out, _tokenizer(tokenizer), keep)
+    unknown = _best_of_two(model, notes) if model else None
+    made = prepare.write(source, recipe, count, out, _tokenizer(tokenizer), unknown)
     questions = len({case.id for case in made.cases})
     notes.say(f"{out}: {counted(questions, 'question')} of {made.dataset}, {counted(len(made.cases), 'context')}.")
     for size in sorted({case.docs for case in made.cases}):
@@ -276,9 +276,10 @@ def _draw(results: Results, cells: Sequence[Cell], out: Path | None, images: Pat
         notes.say(f"{images}: {counted(len(drawn), 'plot')} as SVG and as PNG.")
 
 
-def _best_of_two(spec: str, notes: Notes) -> Keep:
-    """Leaves out what the model knows."""
+def _best_of_two(spec: str, notes: Notes) -> Filter:
+    """Leaves out what the model answers in both of two tries."""
     from convmem.bench.asking import Asking
+    from convmem.bench.prepare import Filter
     from convmem.model import Cache, connect
 
     async def known(questions: Sequence[Question]) -> list[bool]:
@@ -286,17 +287,17 @@ def _best_of_two(spec: str, notes: Notes) -> Keep:
         try:
             await model.prepare()
             with closing(Cache.shared(notes.warn)) as cache:
-                asking = Asking(model, cache, temperature=SAMPLED)
-                return [await asking.knows(question.question, question.answers) for question in questions]
+                asking, free = Asking(model, cache, temperature=SAMPLED), asyncio.Semaphore(model.slots)
+
+                async def one(question: Question) -> bool:
+                    async with free:
+                        return await asking.knows(question.question, question.answers)
+
+                return await asyncio.gather(*map(one, questions))
         finally:
             await model.close()
 
-    def keep(questions: Sequence[Question]) -> tuple[Sequence[Question], str]:
-        knows = asyncio.run(known(questions))
-        said = f"{sum(knows)} of {counted(len(questions), 'question')} left out, which {spec} answers without a context"
-        return [question for question, k in zip(questions, knows, strict=True) if not k], said
-
-    return keep
+    return Filter(spec, lambda questions: asyncio.run(known(questions)))
 
 
 def _tokenizer(path: Path | None) -> Tokenizer:
