@@ -19,6 +19,8 @@ from convmem.memory.kernel import Reading
 
 SAID = {0: -2.5, 1: 0.5, 2: 2.5}
 """What a view counts that gives r alone."""
+DOUBT = 1.0
+"""What a window loses by a prompt that held it, beside others, and did not hold the answer."""
 
 
 class Beliefs:
@@ -45,6 +47,10 @@ class Beliefs:
         self._said[question][index] += said
         self._views[index] += 1
         self._yes[index] += said > 0
+
+    def doubt(self, index: int, question: str) -> None:
+        """A prompt that held a window did not hold the answer to a question."""
+        self._said[question][index] -= DOUBT
 
     def log_odds(self, question: str) -> Numbers:
         """Of each window holding evidence for a ranked question, shape (count,)."""

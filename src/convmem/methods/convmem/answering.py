@@ -10,14 +10,18 @@ from convmem.methods.convmem.config import PROMPT_TOKENS, Settled
 from convmem.run import Run
 from convmem.run.gate import ESTIMATE_MARGIN
 
+SCORED_AT_LEAST = 2.0
+"""Times the evidence of a prompt that must be scored before that says more than a longer prompt would."""
+
 
 @dataclass(slots=True)
 class Reserve:
     """``aside`` tokens are kept for answering once; ``most`` is what a prompt with evidence may then have.
 
-    Without a budget nothing is kept, and prompts are not limited.
+    ``capacity`` is the evidence that such a prompt is to hold. Without a budget nothing is kept.
     """
 
+    capacity: int
     aside: int = 0
     most: int | None = None
     _kept: int = 0
@@ -30,7 +34,7 @@ class Reserve:
         """
         budget = run.settings.budget
         if budget is None:
-            return cls()
+            return cls(config.memory_tokens)
         reply = config.answer_tokens
         tokenizer = run.model("sub_answer").tokenizer or run.tokenizer
         counted = 1 if tokenizer.exact else 1 + ESTIMATE_MARGIN
@@ -39,18 +43,18 @@ class Reserve:
             final = round(counted * (PROMPT_TOKENS + prompts * reply)) + reply
         wanted = final + prompts * (round(counted * (PROMPT_TOKENS + config.memory_tokens)) + reply)
         aside = min(wanted, budget // 2)
+        if config.evidence == "windows":
+            left = budget - _used(run)
+            aside = wanted if left - wanted > SCORED_AT_LEAST * config.memory_tokens else min(left, 2 * wanted)
         most = int(((aside - final) / prompts - reply) / counted)
         if most < PROMPT_TOKENS:
             raise ConvMemError(f"The budget of {budget:,} tokens is too small to read anything and answer; raise it.")
         run.set_aside(aside)
-        return cls(aside, most, aside)
+        return cls(max(config.memory_tokens, most - PROMPT_TOKENS), aside, most, aside)
 
     def left(self, run: Run) -> int:
         """The tokens that there are for reading."""
-        if run.settings.budget is None:
-            return sys.maxsize
-        total = run.ledger.total
-        return max(0, run.settings.budget - total.prompt_tokens - total.completion_tokens - self.aside)
+        return sys.maxsize if run.settings.budget is None else max(0, run.settings.budget - _used(run) - self.aside)
 
     def another(self, run: Run) -> bool:
         """Keep as much once more, for an attempt before the last; False where little would be left to read."""
@@ -61,3 +65,7 @@ class Reserve:
         self._kept += self.aside
         run.set_aside(self._kept)
         return True
+
+
+def _used(run: Run) -> int:
+    return run.ledger.total.prompt_tokens + run.ledger.total.completion_tokens

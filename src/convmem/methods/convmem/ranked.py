@@ -18,8 +18,8 @@ import numpy as np
 
 from convmem.core import BestAnswer, DeadlinePassed
 from convmem.memory.aggregation import Finding, answer_from, combine
-from convmem.memory.convolution import Note
 from convmem.memory.decomposition import SubQuestion, in_rounds, named
+from convmem.memory.passages import read_in
 from convmem.memory.ranking import Ranking
 from convmem.memory.reading import Issued, RankedReading
 from convmem.methods.convmem.answering import Reserve
@@ -63,7 +63,7 @@ class RankedAnswer:
         parts: Iterator[Sequence[int]] = iter(())
         if not self._limited:
             issued = self.reading.issue(self.reading.beliefs.order(self.question.text), self.question)
-            questions, reserve = await splitting, Reserve()
+            questions, reserve = await splitting, Reserve(self.config.buffer_tokens)
             await self.reading.commit(issued)
             made = await self._attempt(questions, 1, reserve)
         else:
@@ -76,7 +76,10 @@ class RankedAnswer:
                 break
             if further := self._next(parts):
                 await self.reading.commit(further)
-            made = await self._attempt(questions, number, reserve)
+            later = await self._attempt(questions, number, reserve)
+            if later.final.failure:  # the budget or the deadline has no room for it
+                break
+            made = later
         for question in made.lacking:
             self.run.warn(f"What “{question.text}” needs was not found; the whole question was looked for instead.")
         self._say_what_ended(made)
@@ -161,11 +164,13 @@ class RankedAnswer:
             ready = [each for each in filled if each]
             await asyncio.gather(*(self._point(each, number, reserve) for each in ready))
             asked += ready
-            to_answer = [each for each in ready if each.id in needed or self.config.final == "sub_answers"]
+            wanted = [each for each in ready if each.id in needed or self.config.final == "sub_answers"]
+            to_answer = [each for each in wanted if each.id not in self.known]
             answers = await asyncio.gather(*(self._answer([each], each, number, reserve) for each in to_answer))
             found |= {each.id: answer for each, answer in zip(to_answer, answers, strict=True)}
             self.known.update({each: answer for each, answer in found.items() if answer.found})
-        findings = [self.known.get(each.id, found[each.id]) for each in questions if each.id in found]
+        answered = self.known | {each: answer for each, answer in found.items() if each not in self.known}
+        findings = [answered[each.id] for each in questions if each.id in answered]
         final = await self._final(asked, findings, number, reserve)
         if final.found:
             self.run.emit(BestAnswer(final.text, final.citations))
@@ -187,7 +192,8 @@ class RankedAnswer:
             return await combine(self.question.text, findings, self.run, reply_tokens=self.config.answer_tokens)
         answer = await self._answer([self.question, *asked], self.question, number, reserve, role="direct")
         if not (answer.found or answer.failure) and (last := _last(asked)):
-            answer = await self._answer([last], last, number, reserve, role="direct")
+            led_to = await self._answer([last], last, number, reserve, role="direct")
+            return led_to if led_to.found else answer
         if answer.failure:
             findings = findings or [await self._answer([each], each, number, reserve) for each in asked]
             if found := [finding for finding in findings if finding.found]:
@@ -200,21 +206,27 @@ class RankedAnswer:
         role: str = "sub_answer",
     ) -> Finding:  # fmt: skip
         """The answer to a question from the windows that are likeliest for any of ``wanted``."""
-        notes = self._evidence([each.text for each in wanted], number * self.config.buffer_tokens)
-        return await answer_from(
+        indices = self._evidence([each.text for each in wanted], number * reserve.capacity)
+        notes = [self.reading.note(index, question.text) for index in indices]
+        answer = await answer_from(
             notes, [], question, self.run, role=role, reply_tokens=self.config.answer_tokens, most=reserve.most
         )
+        if answer.node is not None:
+            read_in(answer.node, self.run)
+            for index in () if answer.found else indices:
+                self.reading.beliefs.doubt(index, question.text)
+        return answer
 
-    def _evidence(self, questions: list[str], capacity: int) -> list[Note]:
+    def _evidence(self, questions: list[str], capacity: int) -> list[int]:
         """The windows that ``capacity`` tokens hold, the likeliest ones, in the document's order."""
-        notes: list[Note] = []
+        taken: list[int] = []
         for index in self.reading.beliefs.leading(questions):
-            note = self.reading.note(index, questions[0])
-            if note.tokens > capacity:
+            first, last = self.reading.windows[index].tokens
+            capacity -= last - first
+            if capacity < 0:
                 break
-            notes.append(note)
-            capacity -= note.tokens
-        return sorted(notes, key=lambda note: note.evidence.spans)
+            taken.append(index)
+        return sorted(taken)
 
     async def _rank(self, question: SubQuestion) -> None:
         """Rank the windows for a question, and for each name in it that an answer gave."""
@@ -234,4 +246,5 @@ def _prompts(questions: Sequence[SubQuestion], config: Settled) -> int:
     """How many prompts with evidence an attempt has."""
     if config.final == "sub_answers":
         return len(questions)
-    return len({each for question in questions for each in question.needs}) + 1
+    needed = {each for question in questions for each in question.needs}
+    return len(needed) + 1 + bool(needed)
