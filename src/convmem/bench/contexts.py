@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from convmem.bench.placement import Placement, Sizes, arrange
 from convmem.bench.pool import Pool, fingerprint
-from convmem.bench.questions import Hop, Passage, Question
+from convmem.bench.questions import Hop, Passage, Question, SupportUnit
 from convmem.core import InputError, Span, Tokenizer
 
 VERSION = 1
@@ -46,8 +46,8 @@ class Case:
     """One question over one context.
 
     ``documents`` names the provenance of each document in order: ``q3`` is the question's own paragraph 3, ``p812``
-    the pool's passage 812 (both from 0). ``tokens`` is the sum over the documents. ``sha256`` is of the context's
-    UTF-8 bytes.
+    the pool's passage 812 (both from 0). ``decoys`` are those of the question's that are in the context. ``tokens`` is
+    the sum over the documents. ``sha256`` is of the context's UTF-8 bytes.
     """
 
     id: str
@@ -63,6 +63,7 @@ class Case:
     hops: tuple[Hop, ...]
     notes: tuple[str, ...]
     documents: str
+    decoys: tuple[PlacedUnit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +212,15 @@ class _Composer:
             order = self._order(question, members, Random(f"{key}/order"))
             head = sum(self._count(_head(position)) for position in range(1, docs + 1))
             tokens = head + sum(member.tokens for member in order)
-            text, support = self._render(question, order)
+            text, starts = self._render(order)
             documents = " ".join(member.name for member in order)
-            yield _case(question, number, docs, text, tokens, support, documents)
+            support, decoys = (
+                tuple(
+                    self._placed(question, each, *starts[each.paragraph]) for each in units if each.paragraph in starts
+                )
+                for units in (question.support, question.decoys)
+            )
+            yield _case(question, number, docs, text, tokens, support, documents, decoys)
 
     def _members(self, question: Question, docs: int, excluded: frozenset[int], rng: Random) -> list[_Member]:
         """The passages of the context by priority, so that a shorter one's are the first of a longer one's."""
@@ -268,7 +275,8 @@ class _Composer:
             sizes[i] = Sizes(tokens[i], first - int(edges[i]) - heading, last - first)
         return tokens, sizes
 
-    def _render(self, question: Question, order: Sequence[_Member]) -> tuple[str, tuple[PlacedUnit, ...]]:
+    def _render(self, order: Sequence[_Member]) -> tuple[str, dict[int, tuple[int, int]]]:
+        """The context, and of each of the question's own paragraphs its document's number and where its text starts."""
         blocks: list[str] = []
         starts: dict[int, tuple[int, int]] = {}
         offset = 0
@@ -277,14 +285,12 @@ class _Composer:
             if member.paragraph is not None:
                 starts[member.paragraph] = (number, offset + len(blocks[-1]) - len(member.passage.text))
             offset += len(blocks[-1]) + len(SEPARATOR)
-        support: list[PlacedUnit] = []
-        for unit in question.support:
-            number, start = starts[unit.paragraph]
-            span = Span(start + unit.span.start, start + unit.span.end)
-            title = question.paragraphs[unit.paragraph].title
-            tokens = self._count(question.unit_text(unit))
-            support.append(PlacedUnit(span, tokens, number, title, unit.kind, unit.hop))
-        return SEPARATOR.join(blocks), tuple(support)
+        return SEPARATOR.join(blocks), starts
+
+    def _placed(self, question: Question, unit: SupportUnit, number: int, start: int) -> PlacedUnit:
+        span = Span(start + unit.span.start, start + unit.span.end)
+        title = question.paragraphs[unit.paragraph].title
+        return PlacedUnit(span, self._count(question.unit_text(unit)), number, title, unit.kind, unit.hop)
 
 
 def _case(
@@ -295,6 +301,7 @@ def _case(
     tokens: int,
     support: tuple[PlacedUnit, ...] = (),
     documents: str = "",
+    decoys: tuple[PlacedUnit, ...] = (),
 ) -> tuple[Case, bytes]:
     content = text.encode()
     case = Case(
@@ -311,6 +318,7 @@ def _case(
         hops=question.hops,
         notes=question.notes,
         documents=documents,
+        decoys=decoys,
     )
     return case, content
 

@@ -38,6 +38,13 @@ class Placement:
     window: int = 5_000
     gap: int = 1
 
+    def __str__(self) -> str:
+        """As `parse` reads it, with what is not usual."""
+        usual = Placement()
+        changed = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "where"}
+        settings = [f"{name}={value}" for name, value in changed.items() if value != getattr(usual, name)]
+        return self.where + (":" + ",".join(settings) if settings else "")
+
     @classmethod
     def parse(cls, text: str) -> Placement:
         """From ``where[:key=value,…]``, as in ``gap:gap=32,order=backward``. Raises InputError."""

@@ -58,7 +58,7 @@ class Question:
     """``answers`` holds the reference first, then its aliases.
 
     ``context`` is the whole document where the dataset fixes it; no support is known then. ``notes`` names flaws of
-    the record that do not prevent its use.
+    the record that do not prevent its use. ``decoys`` say of others what the support of their hop says.
     """
 
     id: str
@@ -70,6 +70,7 @@ class Question:
     type: str = ""
     context: str | None = None
     notes: tuple[str, ...] = ()
+    decoys: tuple[SupportUnit, ...] = ()
 
     @property
     def supporting(self) -> tuple[int, ...]:

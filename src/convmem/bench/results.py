@@ -48,6 +48,7 @@ class Row:
     should. ``layer_tokens`` is |H_l| for each layer, ``buffer_tokens`` |B|, None without one. ``evidence`` is None
     where the support is not known or nothing was answered. ``trace`` is a file's name in the results. ``peak_memory``
     is the most bytes that a process of its own had for this row, its packages included; None where it had none.
+    ``diagnostics`` is what the method notes of its own work.
     """
 
     dataset: str
@@ -86,6 +87,7 @@ class Row:
     warnings: tuple[str, ...] = ()
     trace: str | None = None
     peak_memory: int | None = None
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:

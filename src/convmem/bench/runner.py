@@ -217,7 +217,7 @@ class Runner:
         case, entry = task.case, task.entry
         key = self._key(task)
         return Row(
-            **key._asdict(), asked=case.question, type=case.type, placement=self.benchmark.recipe.placement.where,
+            **key._asdict(), asked=case.question, type=case.type, placement=str(self.benchmark.recipe.placement),
             method=entry.method.name if entry else CLOSED_BOOK, preset=entry.preset if entry else "",
             config=entry.method.config.model_dump(mode="json") if entry else {}, simulated=_simulated(task.model),
             status="answered", references=case.answers, document_tokens=case.tokens if entry else 0,
@@ -240,7 +240,7 @@ def _answered(row: Row, answer: Answer, case: Case) -> Row:
     return replace(
         row, prediction=prediction, scores=recorded(score(prediction, case.answers)), config=dict(answer.config),
         depth=answer.usage.depth, seconds=answer.usage.seconds, document_tokens=answer.coverage.tokens,
-        warnings=answer.warnings,
+        warnings=answer.warnings, diagnostics=dict(answer.diagnostics),
     )  # fmt: skip
 
 

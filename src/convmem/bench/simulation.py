@@ -54,17 +54,21 @@ def _focused(unit: PlacedUnit, case: Case, document: Document) -> PlacedUnit:
 
 def knowledge_of(case: Case, document: Document) -> Knowledge:
     """The facts of ``case``, in the order of its supporting units; ``document`` is its context."""
-    sentences = [tuple(document.text(span) for span in document.sentences(unit.span)) for unit in case.support]
+    sentences, decoys = (
+        [tuple(document.text(span) for span in document.sentences(unit.span)) for unit in units]
+        for units in (case.support, case.decoys)
+    )
     hops = {unit.hop for unit in case.support}
     if case.hops and None not in hops:
         served = sorted(hop for hop in hops if hop is not None)
         parts = tuple(re.sub(r"#(\d+)", r"the answer of step \1", case.hops[hop - 1].question) for hop in served)
         facts = tuple(_of_hop(case, unit, served, text) for unit, text in zip(case.support, sentences, strict=True))
+        others = tuple(_of_hop(case, unit, served, text) for unit, text in zip(case.decoys, decoys, strict=True))
     else:
         documents = list(dict.fromkeys(unit.document for unit in case.support))
         parts = ("",) * len(documents)
-        facts = _unordered(case, documents, sentences)
-    return Knowledge(case.question, case.answers[0], parts, facts)
+        facts, others = _unordered(case, documents, sentences), ()
+    return Knowledge(case.question, case.answers[0], parts, facts, others)
 
 
 def _of_hop(case: Case, unit: PlacedUnit, served: Sequence[int], sentences: tuple[str, ...]) -> Fact:

@@ -8,6 +8,7 @@ evidence stands in a context is decided by ``placement``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -22,24 +23,35 @@ from convmem.core import InputError, Span
 _NAMES_A_QUESTION = 512
 _NAMES_A_PASSAGE = 16
 """Upper bounds of the invented words in one: each question and each passage has a range of them to itself."""
+_DECOYS_A_QUESTION = 64
+"""As many as its range of invented words has room for."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """``hops`` are the lengths of the questions' chains, in turn; ``seed`` decides everything else."""
+    """``hops`` are the lengths of the questions' chains, in turn; ``seed`` decides everything else.
+
+    ``decoys`` further articles for each hop say of other entities what the hop's says of its own.
+    """
 
     hops: tuple[int, ...] = (2, 3, 4)
     seed: int = 0
+    decoys: int = 0
 
     @classmethod
     def parse(cls, spec: str, seed: int) -> Self:
-        """From ``synthetic`` or ``synthetic:hops=2,3,4``. Raises InputError."""
-        name, colon, settings = spec.partition(":")
-        key, _, value = settings.partition("=")
-        hops = value.split(",") if colon else ["2", "3", "4"]
-        if name != "synthetic" or (colon and key != "hops") or not all(h in {*"12345678"} for h in hops):
-            raise InputError(f"{spec!r} is no synthetic dataset: write synthetic:hops=2,3,4, with 1 to 8 hops.")
-        return cls(tuple(int(hop) for hop in hops), seed)
+        """From ``synthetic``, ``synthetic:hops=2,3,4`` or ``synthetic:hops=2,decoys=32``. Raises InputError."""
+        found = re.fullmatch(r"synthetic(?::hops=([1-8](?:,[1-8])*)(?:,decoys=(\d{1,2}))?)?", spec)
+        if not found:
+            raise InputError(
+                f"{spec!r} is no synthetic dataset: write synthetic:hops=2,3,4, with 1 to 8 hops, and after that "
+                "decoys=N where each hop is to have N articles that say the same of others."
+            )
+        hops, decoys = tuple(int(hop) for hop in (found[1] or "2,3,4").split(",")), int(found[2] or 0)
+        if max(hops) * decoys > _DECOYS_A_QUESTION:
+            most = _DECOYS_A_QUESTION // max(hops)
+            raise InputError(f"Questions of {max(hops)} hops can have {most} decoys for each hop: write decoys={most}.")
+        return cls(hops, seed, decoys)
 
     def questions(self, count: int) -> tuple[Question, ...]:
         """``count`` questions, each with an article for every hop and four distractors beside it."""
@@ -61,7 +73,7 @@ class World:
         scribe = _Scribe(rng, self._word(number * _NAMES_A_QUESTION))
         chain = _chain(self.hops[number % len(self.hops)], rng)
         subject = scribe.entity(chain[0].subject)
-        phrase, hops, articles = subject.name, list[Hop](), list[_Article]()
+        phrase, hops, articles, decoys = subject.name, list[Hop](), list[_Article](), list[_Article]()
         for hop, relation in enumerate(chain, start=1):
             fact = scribe.fact(relation, subject)
             step = relation.phrase.format(f"#{hop - 1}" if hop > 1 else subject.name)
@@ -69,21 +81,19 @@ class World:
             hops.append(Hop(f"{fiction.ASKED[relation.object]} {step}?", fact.object.title, needs))
             articles.append(scribe.article(subject, fact, hop=hop))
             articles.extend(scribe.distractors(fact))
+            decoys.extend(scribe.decoy(relation, hop) for _ in range(self.decoys))
             phrase, subject = relation.phrase.format(phrase), fact.object
         rng.shuffle(articles)
-        support = [
-            SupportUnit(place, article.paragraph.sentences[article.told], "sentence", article.hop)
-            for place, article in enumerate(articles)
-            if article.hop
-        ]
+        support = [_unit(place, article) for place, article in enumerate(articles) if article.hop]
         return Question(
             f"synthetic-{self.seed}-{number}",
             f"{fiction.ASKED[chain[-1].object]} {phrase}?",
             (hops[-1].answer,),
-            tuple(article.paragraph for article in articles),
+            tuple(article.paragraph for article in (*articles, *decoys)),
             tuple(sorted(support, key=lambda unit: unit.hop or 0)),
             tuple(hops),
             f"{len(chain)}hop",
+            decoys=tuple(_unit(place, decoy) for place, decoy in enumerate(decoys, len(articles))),
         )
 
 
@@ -162,6 +172,11 @@ class _Scribe:
         yield self.article(namesake)
         yield self.article(self.entity(self._rng.choice(kinds)), mention=fact.object)
 
+    def decoy(self, relation: Relation, hop: int) -> _Article:
+        """An article that says of another entity what the one of ``hop`` says."""
+        subject = self.entity(relation.subject)
+        return self.article(subject, self.fact(relation, subject), hop=hop)
+
     def article(
         self, entity: _Entity, fact: _Fact | None = None, *, hop: int = 0, mention: _Entity | None = None
     ) -> _Article:
@@ -191,6 +206,10 @@ class _Scribe:
         other = self.entity("person").name if "{other}" in template else ""
         text = template.format(**slots, year=self._rng.randint(*fiction.NUMBERS["year"]), other=other, **names)
         return text[0].upper() + text[1:]
+
+
+def _unit(place: int, article: _Article) -> SupportUnit:
+    return SupportUnit(place, article.paragraph.sentences[article.told], "sentence", article.hop)
 
 
 def _paragraph(title: str, sentences: Sequence[str]) -> Paragraph:
