@@ -123,12 +123,11 @@ class Cell:
     def layer_tokens(self) -> tuple[float, ...]:
         """|H_l|, means over questions; a run with fewer layers is left out of the deeper ones."""
         depth = max((len(row.layer_tokens) for row in self.rows), default=0)
-        at = ([row for row in self.rows if layer < len(row.layer_tokens)] for layer in range(depth))
-        means = (
-            _over_questions(rows, lambda row, layer=layer: float(row.layer_tokens[layer]))
-            for layer, rows in enumerate(at)
-        )
-        return tuple(mean for mean in means if mean is not None)
+        return tuple(self._layer_tokens(layer) for layer in range(depth))
+
+    def _layer_tokens(self, layer: int) -> float:
+        rows = [row for row in self.rows if layer < len(row.layer_tokens)]
+        return _over_questions(rows, lambda row: float(row.layer_tokens[layer])) or 0.0
 
     @property
     def buffer_tokens(self) -> float | None:
