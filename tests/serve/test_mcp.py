@@ -94,7 +94,7 @@ def test_plan_ask_read_and_look_at_every_call(home: Path, upstream: ScriptedServ
         assert set(listed) == {"plan", "ask", "read_passage"}
         assert all(tool.output_schema and tool.description for tool in listed.values())
         assert "files" in listed["ask"].input_schema["properties"]
-        assert "listed" not in listed["ask"].input_schema["properties"]
+        assert "roots" not in listed["ask"].input_schema["properties"]
 
         plan = await client.call_tool("plan", {"files": ["archive.txt"], "question": QUESTION})
         assert plan.structured_content

@@ -47,11 +47,19 @@ def extract(name: str, data: bytes) -> Extracted:
     """
     if not data:
         raise InputError(f"{name} is empty: give a file with text.")
-    read = _BY_SUFFIX.get(PurePath(name).suffix.lower()) or _sniff(data)
-    extracted = read(name, data)
+    extracted = _format(name, data)(name, data)
     if not extracted.text.strip():
         raise InputError(f"{name} has no text in it: give a file with text.")
     return extracted
+
+
+def is_plain(name: str, data: bytes) -> bool:
+    """Whether ``extract`` only decodes ``data``, which no hostile bytes can turn into work."""
+    return _format(name, data) is _plain
+
+
+def _format(name: str, data: bytes) -> Callable[[str, bytes], Extracted]:
+    return _BY_SUFFIX.get(PurePath(name).suffix.lower()) or _sniff(data)
 
 
 def _plain(name: str, data: bytes) -> Extracted:

@@ -21,8 +21,8 @@ from mcp_types import CallToolResult, ListRootsResult, TextContent, ToolAnnotati
 from pydantic import BaseModel, Field
 
 from convmem import __version__
-from convmem.api import answer_json, connected, facts_at_hand
-from convmem.core import CallEnded, ConvMemError, Event, EvidenceFound, InputError, Model, Plan, Planned, in_thread
+from convmem.api import answer_json, connected, facts_at_hand, plan_json
+from convmem.core import CallEnded, ConvMemError, Event, EvidenceFound, InputError, Model, Planned, in_thread
 from convmem.document import Document
 from convmem.engine.local import share
 from convmem.model import Cache
@@ -52,6 +52,21 @@ Files = Annotated[
 Preset = Annotated[
     str | None, Field(description="lean (the default) reads about once; paper as published, about 30 times.")
 ]
+
+
+class Estimate(BaseModel):
+    """What asking would cost; ``tokens`` are the document's, ``seconds`` None where the model's speed is not known."""
+
+    tokens: int
+    windows: int
+    channels: int
+    layers: list[dict[str, int]]
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    depth: int
+    seconds: float | None
+    assumptions: list[str]
 
 
 class Cited(BaseModel):
@@ -99,17 +114,18 @@ class _Run:
 
 
 class Desk:
-    """Where the tools' calls arrive: ``given`` settings, the models that they name, and the runs made so far."""
+    """Where calls arrive: ``given`` settings, the ``roots`` that the user named, and the runs made so far."""
 
-    def __init__(self, given: Mapping[str, Any], cache: Cache) -> None:
-        self.given, self.cache = given, cache
+    def __init__(self, given: Mapping[str, Any], roots: Sequence[Path], cache: Cache) -> None:
+        self.given, self.roots, self.cache = given, roots, cache
         self.models: dict[str, Model] = {}
         self._runs: OrderedDict[str, _Run] = OrderedDict()
 
-    async def plan(self, document: Document, question: str, preset: str | None) -> Plan:
+    async def plan(self, document: Document, question: str, preset: str | None) -> Estimate:
         """What asking would cost."""
         settings = resolve(self._with(preset=preset))
-        return await in_thread(settings.method.plan, document, await facts_at_hand(settings), question)
+        plan = await in_thread(settings.method.plan, document, await facts_at_hand(settings), question)
+        return Estimate(**plan_json(plan))
 
     async def ask(
         self, document: Document, question: str, preset: str | None, budget: int | None, heard: Callable[[Event], None]
@@ -163,7 +179,7 @@ def server(given: Mapping[str, Any], roots: Sequence[Path] = ()) -> MCPServer[De
     @asynccontextmanager
     async def opened(_: MCPServer[Desk]) -> AsyncIterator[Desk]:
         async with AsyncExitStack() as stack:
-            desk = Desk(given, stack.enter_context(closing(Cache.shared())))
+            desk = Desk(given, roots, stack.enter_context(closing(Cache.shared())))
             desk.models = connected(settings, stack, share)
             yield desk
 
@@ -175,74 +191,27 @@ def server(given: Mapping[str, Any], roots: Sequence[Path] = ()) -> MCPServer[De
         lifespan=opened,
         log_level="WARNING",
     )
-
-    async def allowed(context: Context[Desk]) -> ListRoots | ListRootsResult:
-        """The folders that may be read: the user's, else the client's."""
-        capabilities = context.client_capabilities
-        return ListRoots() if not roots and capabilities and capabilities.roots else named(roots)
-
-    Roots = Annotated[ListRootsResult, Resolve(allowed)]  # noqa: N806
-
-    async def document(files: Sequence[str], listed: ListRootsResult) -> Document:
-        folders = folders_of(listed)
-        return await in_thread(Document.from_paths, [located(file, folders) for file in files], within=folders)
-
-    @made.tool(annotations=_READS)
-    @_in_one_sentence
-    async def plan(
-        files: Files, context: Context[Desk], listed: Roots, question: str = "", preset: Preset = None
-    ) -> Plan:
-        """Estimate what a question over files would cost: windows, calls, tokens, seconds. Makes no model call."""
-        return await _desk(context).plan(await document(files, listed), question, preset)
-
-    @made.tool(annotations=_READS)
-    @_in_one_sentence
-    async def ask(
-        files: Files,
-        question: Annotated[str, Field(description="What to find out, in one sentence that needs no other.")],
-        context: Context[Desk],
-        listed: Roots,
-        preset: Preset = None,
-        budget: Annotated[int | None, Field(gt=0, description="Most tokens of all prompts and replies.")] = None,
-    ) -> Asked:
-        """Answer a question over files of any length, with the passages behind the answer. May take minutes."""
-        async with _reported(context) as heard:
-            return await _desk(context).ask(await document(files, listed), question, preset, budget, heard)
-
-    @made.tool(annotations=_READS)
-    @_in_one_sentence
-    async def read_passage(
-        context: Context[Desk],
-        run: Annotated[str, Field(description="As ask gave it.")],
-        source: Annotated[str, Field(description="A citation's source.")],
-        start: Annotated[int, Field(description="First character; a citation's start, or one before it.")],
-        end: Annotated[int, Field(description=f"Last character; at most {LONGEST_PASSAGE:,} further on.")],
-    ) -> Passage:
-        """Read the text of a source, at or around a citation."""
-        return _desk(context).passage(run, source, start, end)
-
-    @made.resource("convmem://runs/{run}/trace", title="All calls of a run", mime_type="application/json")
-    def trace(run: str, context: Context[Desk]) -> str:
-        """Every call of a run as JSON: prompts, replies, windows, scores."""
-        return encode(_exported(context, run)).decode()
-
-    @made.resource("convmem://runs/{run}/page", title="Evidence page of a run", mime_type="text/html")
-    def page(run: str, context: Context[Desk]) -> str:
-        """A page on which every call and citation of a run can be looked at."""
-        return to_html(_exported(context, run)).decode()
-
+    for tool in (plan, ask, read_passage):
+        made.tool(annotations=_READS)(tool)
+    made.resource("convmem://runs/{run}/trace", title="Every call of a run", mime_type="application/json")(trace)
+    made.resource("convmem://runs/{run}/page", title="The evidence page of a run", mime_type="text/html")(page)
     return made
+
+
+# ------------------------------------------------------------------------------------------- what clients may call
 
 
 def _desk(context: Context[Desk]) -> Desk:
     return context.request_context.lifespan_context
 
 
-def _exported(context: Context[Desk], run: str) -> dict[str, Any]:
-    try:
-        return _desk(context).exported(run)
-    except InputError as error:
-        raise ResourceNotFoundError(str(error)) from None
+async def allowed(context: Context[Desk]) -> ListRoots | ListRootsResult:
+    """The folders that may be read: the user's, else the client's."""
+    roots, capabilities = _desk(context).roots, context.client_capabilities
+    return ListRoots() if not roots and capabilities and capabilities.roots else named(roots)
+
+
+Roots = Annotated[ListRootsResult, Resolve(allowed)]
 
 
 def _in_one_sentence(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
@@ -256,6 +225,62 @@ def _in_one_sentence(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T
             return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
 
     return guarded
+
+
+@_in_one_sentence
+async def plan(
+    files: Files, context: Context[Desk], roots: Roots, question: str = "", preset: Preset = None
+) -> Estimate:
+    """Estimate what a question over files would cost: windows, calls, tokens, seconds. Makes no model call."""
+    return await _desk(context).plan(await _document(files, roots), question, preset)
+
+
+@_in_one_sentence
+async def ask(
+    files: Files,
+    question: Annotated[str, Field(description="What to find out, in one sentence that needs no other.")],
+    context: Context[Desk],
+    roots: Roots,
+    preset: Preset = None,
+    budget: Annotated[int | None, Field(gt=0, description="Most tokens of all prompts and replies.")] = None,
+) -> Asked:
+    """Answer a question over files of any length, with the passages behind the answer. May take minutes."""
+    async with _reported(context) as heard:
+        return await _desk(context).ask(await _document(files, roots), question, preset, budget, heard)
+
+
+@_in_one_sentence
+async def read_passage(
+    context: Context[Desk],
+    run: Annotated[str, Field(description="As ask gave it.")],
+    source: Annotated[str, Field(description="A citation's source.")],
+    start: Annotated[int, Field(description="The first character: a citation's start, or one before it.")],
+    end: Annotated[int, Field(description=f"The character to stop before, at most {LONGEST_PASSAGE:,} further on.")],
+) -> Passage:
+    """Read the text of a source, at or around a citation."""
+    return _desk(context).passage(run, source, start, end)
+
+
+def trace(run: str, context: Context[Desk]) -> str:
+    """Every call of a run as JSON: prompts, replies, windows, scores."""
+    return encode(_exported(context, run)).decode()
+
+
+def page(run: str, context: Context[Desk]) -> str:
+    """A page on which every call and citation of a run can be looked at."""
+    return to_html(_exported(context, run)).decode()
+
+
+async def _document(files: Sequence[str], roots: ListRootsResult) -> Document:
+    folders = folders_of(roots)
+    return await in_thread(Document.from_paths, [located(file, folders) for file in files], within=folders)
+
+
+def _exported(context: Context[Desk], run: str) -> dict[str, Any]:
+    try:
+        return _desk(context).exported(run)
+    except InputError as error:
+        raise ResourceNotFoundError(str(error)) from None
 
 
 @asynccontextmanager
