@@ -153,7 +153,6 @@ def outside(home: Path) -> list[str]:
         "*/secret.txt",
         "~/secret.txt",
         "-",
-        "",
         "nothing\0.txt",
         "nothing.txt",
         (home / "private" / "secret.txt").as_uri(),
@@ -172,8 +171,7 @@ def test_no_file_outside_the_roots_is_read(home: Path, upstream: ScriptedServer,
             for tool in ("ask", "plan"):
                 refused = said(await client.call_tool(tool, {"files": [file], "question": QUESTION}))
                 assert "swordfish" not in refused
-                if file != "":
-                    assert "in the folders that may be read" in refused
+                assert "in the folders that may be read" in refused
         result = await client.call_tool("ask", {"files": ["."], "question": "What is the password?"})
         assert result.structured_content
         assert "swordfish" not in json.dumps(result.structured_content)

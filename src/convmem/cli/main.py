@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from convmem.cli import batch, bench, calibrate, index, serve, verify
+from convmem.cli import batch, bench, calibrate, index, mcp, serve, verify
 from convmem.cli.options import (
     DebugOption,
     JsonOption,
@@ -56,6 +56,7 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(verify.app, name="verify")
 app.add_typer(serve.app, name="serve")
 app.command()(batch.batch)
+app.command()(mcp.mcp)
 app.command()(index.index)
 app.command()(calibrate.calibrate)
 

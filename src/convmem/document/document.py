@@ -50,13 +50,16 @@ class Document:
             raise InputError("The files have more than 4 billion characters together: ask about fewer of them at once.")
 
     @classmethod
-    def from_paths(cls, paths: Sequence[str | Path], stdin: BinaryIO | None = None) -> Document:
+    def from_paths(
+        cls, paths: Sequence[str | Path], stdin: BinaryIO | None = None, within: Sequence[Path] = ()
+    ) -> Document:
         """The text of files, directories (recursively, hidden files left out), globs and ``-`` for standard input.
 
-        ``stdin`` stands for the process's own. Raises InputError for a named file that can't be read; in a directory or
-        glob such a file is skipped and named in ``warnings``.
+        ``stdin`` stands for the process's own. ``within``: the only folders, as real paths, whose files may be read;
+        none given: all. Raises InputError for a named file that can't be read; in a directory or glob such a file is
+        skipped and named in ``warnings``.
         """
-        return cls(*read_paths(paths, stdin))
+        return cls(*read_paths(paths, stdin, within))
 
     @classmethod
     def from_text(cls, text: str, name: str = "text") -> Document:

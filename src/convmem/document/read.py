@@ -32,10 +32,11 @@ class _Entry(NamedTuple):
 
 
 def read_paths(
-    paths: Sequence[str | Path], stdin: BinaryIO | None = None
+    paths: Sequence[str | Path], stdin: BinaryIO | None = None, within: Sequence[Path] = ()
 ) -> tuple[tuple[Source, ...], tuple[str, ...]]:
     """The sources that ``paths`` name, in that order, each file once, and warnings.
 
+    ``within``: the only folders, as real paths, that files may be in once links are followed; none given: any folder.
     Raises InputError for a named file that can't be read, and where nothing is left.
     """
     sources: dict[str, Source] = {}
@@ -48,7 +49,10 @@ def read_paths(
         seen.add(identity)
         name = _unused(entry.name, sources)
         try:
-            data = _standard_input(stdin) if entry.path == Path(STDIN) else _contents(entry)
+            if within and not any(Path(identity).is_relative_to(folder) for folder in within):
+                raise InputError(f"{name} is in no folder that may be read.")
+            real = entry._replace(path=Path(identity))
+            data = _standard_input(stdin) if entry.path == Path(STDIN) else _contents(real)
             extracted = extract(name, data)
         except InputError as error:
             if entry.named:
