@@ -135,7 +135,7 @@ class Index(Database):
         return len(found)
 
     def _stored(self, query: str, keys: Iterable[str]) -> Iterator[tuple[str, Any]]:
-        for some in _batches(dict.fromkeys(keys), _AT_ONCE):
+        for some in batches(dict.fromkeys(keys), _AT_ONCE):
             if self._db:
                 try:
                     yield from self._db.execute(f"{query} ({','.join('?' * len(some))})", some).fetchall()
@@ -167,7 +167,8 @@ _TIDY = ("DELETE FROM readings WHERE key NOT IN (SELECT key FROM windows)", [()]
 """Forgets what no document has."""
 
 
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items in lists of at most ``size``."""
     left = iter(items)
     while batch := list(islice(left, size)):
         yield batch

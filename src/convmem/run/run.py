@@ -20,6 +20,7 @@ from convmem.core import (
     DeadlinePassed,
     Event,
     FailedWindow,
+    InputError,
     Ledger,
     Model,
     Span,
@@ -32,6 +33,7 @@ from convmem.core import (
 )
 from convmem.document import Document
 from convmem.model import Cache
+from convmem.model.embedding import Embedder, Remembering, embedder
 from convmem.model.index import Index
 from convmem.run.ask import Ask, Reply
 from convmem.run.budget import Budget
@@ -44,6 +46,8 @@ from convmem.trace import Status, Trace
 
 T = TypeVar("T")
 
+EMBEDDING_SECONDS = 60.0
+"""The longest silence of an endpoint that is asked for embeddings."""
 _READING_SHARE = 0.8
 """Share of the deadline after which reading stops; the rest is for answering."""
 
@@ -154,6 +158,15 @@ class Run:
     def index(self) -> Index:
         """What is known of texts whatever the question; it goes with the cache."""
         return Index.beside(self.cache, warn=self.warn)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """What embeds texts, each once. Raises InputError where none is set or can be had."""
+        if self.settings.embeddings is None:
+            raise InputError(
+                "No embeddings are set: embeddings names an endpoint, a folder or a package that has some."
+            )
+        return Remembering(embedder(self.settings.embeddings, EMBEDDING_SECONDS), self.index, self.settings.namespace)
 
     def close(self) -> None:
         """Release the index's file, where it was used."""

@@ -35,5 +35,9 @@ class RunSettings(BaseModel):
     """Who judges whether passages support a claim: `model` (the run's, or the one for role `verify`), `nli:PATH` (an
     NLI cross-encoder in ONNX format, from a folder or by its name on the Hugging Face hub), or `quotation` (only what
     stands there word for word)."""
+    embeddings: str | None = None
+    """What embeds texts, for `rank=hybrid`, `dedupe=embedding` and lookups in an index: an endpoint
+    (`http://host:port/v1#name`), a folder or a zip file with an encoder, or the name of an installed package that has
+    one. Its tokens count against no budget. Unset: texts are ranked by their words."""
     namespace: str = ""
     """Whose cache it is (a tenant on a server); replies are never shared between namespaces."""

@@ -162,7 +162,8 @@ class Shelf:
         groups = by_subject(joined(Note(evidence, 0, ()) for evidence in held.notes))
         notes = [unit for group in groups for unit in ([group] if len(group) <= MOST_VALUES else [[n] for n in group])]
         said = ["\n".join(note.evidence.text for note in group) for group in notes]
-        by_passage = await Ranking.of(run.document.text(passage.span) for passage in passages)
+        embedder = run.embedder if run.settings.embeddings else None
+        by_passage = await Ranking.of((run.document.text(passage.span) for passage in passages), embedder)
         of_notes = await in_thread(BM25, ["\n".join(told[number]) for number in range(len(passages))])
         return cls(notes, passages, await Ranking.of(said), by_passage.also(of_notes))
 
