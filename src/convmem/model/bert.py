@@ -28,7 +28,7 @@ class Graph:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
 
-    def constant(self, value: Tensor | list[int]) -> str:
+    def constant(self, value: Tensor | np.float32 | list[int]) -> str:
         name = f"c{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(value), name))
         return name

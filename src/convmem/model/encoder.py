@@ -78,14 +78,14 @@ class Encoder:
         }
         hidden = self._session.run(None, {name: given[name] for name in given.keys() & self._inputs})[0]
         mask = given["attention_mask"][:, :, None]
-        means = (hidden * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1)
-        return unit(means)
+        return unit((hidden * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1))
 
 
 def unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
     """The vectors with unit length, zeros as they are; shape (texts, dimensions)."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0).astype(np.float32)
+    scaled: NDArray[np.float64] = np.divide(vectors, lengths, out=np.zeros(vectors.shape), where=lengths > 0)
+    return scaled.astype(np.float32)
 
 
 def _graph(read: Read) -> bytes | None:
