@@ -79,23 +79,30 @@ class Runner:
         self.count, self.parallel, self.traces = count, parallel, traces
         self._document = lru_cache(_CONTEXTS_KEPT)(self._read)
 
-    def run(self, begun: Callable[[int], None], done: Callable[[Row], None]) -> None:
+    def run(
+        self,
+        begun: Callable[[int], None],
+        done: Callable[[Row], None],
+        elsewhere: Callable[[Sequence[Task], Callable[[Row], None]], None] | None = None,
+    ) -> None:
         """Make the rows that are missing: ``begun`` hears how many, ``done`` each one when it is written.
 
-        Raises Fatal where a model can't be had, and InputError where settings don't go with it; the rows made by then
-        are kept.
+        ``elsewhere`` makes the rows of real models in place of this process, and tells of each. Raises Fatal where a
+        model can't be had, and InputError where settings don't go with it; the rows made by then are kept.
         """
-        simulated = asyncio.run(self._real(begun, done))
-        for task in simulated:
+        tasks = asyncio.run(self._real(begun, done, here=elsewhere is None))
+        if elsewhere:
+            elsewhere([task for task in tasks if not _simulated(task.model)], lambda row: self._write(row, done))
+        for task in filter(lambda task: _simulated(task.model), tasks):
             assert isinstance(task.model, SimulatedReader)
             document = self._document(task.case)
             case = focused(task.case, document)
             reader = task.model.knowing(knowledge_of(case, document))
             with closing(Cache.temporary()) as cache:
-                self._write(simulate(self._row(replace(task, case=case), reader, cache)), done)
+                self._write(simulate(self.row(replace(task, case=case), reader, cache)), done)
 
-    async def _real(self, begun: Callable[[int], None], done: Callable[[Row], None]) -> list[Task]:
-        """Make the rows of real models, and return the tasks of simulated ones."""
+    async def _real(self, begun: Callable[[int], None], done: Callable[[Row], None], *, here: bool) -> list[Task]:
+        """All tasks, those of real models done where that is ``here``."""
         async with AsyncExitStack() as stack:
             for model in (*self.models, *([self.judge] if self.judge else [])):
                 stack.push_async_callback(model.close)
@@ -106,16 +113,16 @@ class Runner:
 
             async def one(task: Task) -> None:
                 async with free:
-                    self._write(await self._row(task, task.model, self.cache), done)
+                    self._write(await self.row(task, task.model, self.cache), done)
 
             try:
                 async with asyncio.TaskGroup() as group:
                     for task in tasks:
-                        if not _simulated(task.model):
+                        if here and not _simulated(task.model):
                             group.create_task(one(task))
             except* (Fatal, InputError) as errors:
                 raise errors.exceptions[0] from None
-        return [task for task in tasks if _simulated(task.model)]
+        return tasks
 
     def _tasks(self) -> list[Task]:
         """The rows that are missing, model by model, the shortest contexts first."""
@@ -137,7 +144,8 @@ class Runner:
         self.results.append(row)
         done(row)
 
-    async def _row(self, task: Task, model: Model, cache: Cache) -> Row:
+    async def row(self, task: Task, model: Model, cache: Cache) -> Row:
+        """The row of ``task``, by ``model``, prepared, with the replies in ``cache``."""
         row = await (self._without_context(task) if task.entry is None else self._with_context(task, model, cache))
         if self.judge is None or row.simulated or row.status != "answered":
             return row

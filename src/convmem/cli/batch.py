@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from convmem.cli.options import (
     DebugOption,
+    EngineOption,
     MethodOption,
     ModelOption,
     PresetOption,
     SetOption,
+    WorkersOption,
     settings_of,
 )
 from convmem.cli.terminal import Notes, counted, duration, tokens
@@ -58,12 +60,8 @@ def batch(
             help="Questions at once, in each worker.  [default: 16, and 1 where the model is in this process]",
         ),
     ] = None,
-    engine: Annotated[
-        Literal["local", "ray"], typer.Option(metavar="local|ray", help="This process, or a Ray cluster.")
-    ] = "local",
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Workers on the cluster.  [default: one for each node]")
-    ] = None,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost, and ask nothing.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing beside errors.")] = False,
     debug: DebugOption = False,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from convmem import __version__
+from convmem.cli.options import EngineOption, WorkersOption
 from convmem.cli.terminal import Notes, counted, put, tokens
 from convmem.core import InputError, Tokenizer
 
@@ -150,6 +151,8 @@ def run(
     parallel: Annotated[
         int, typer.Option(metavar="N", help="Questions asked of a real model at once; times suffer.", min=1)
     ] = 1,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
     traces: Annotated[bool, typer.Option("--traces", help="Keep the page of every run.")] = False,
     quiet: QuietOption = False,
     debug: DebugOption = False,
@@ -163,17 +166,20 @@ def run(
     from convmem.bench.entries import entries
     from convmem.bench.results import Results
     from convmem.bench.runner import Runner
+    from convmem.bench.spread import Rows
     from convmem.cli.rows import Progress
+    from convmem.engine.cluster import Cluster
     from convmem.model import Cache, connect
 
     notes = Notes(quiet)
+    specs = tuple(dict.fromkeys(model))
     benchmark, results = Benchmark.load(directory), Results(out)
     with closing(Cache.shared(notes.warn)) as cache, Progress(notes) as progress:
         runner = Runner(
             benchmark,
             results,
             entries([spec for spec in methods.split(",") if spec.strip()], _changes(changes), budget),
-            [connect(spec) for spec in dict.fromkeys(model)],
+            [connect(spec) for spec in specs],
             _numbers(seeds, "--seeds"),
             cache,
             count=count,
@@ -182,8 +188,10 @@ def run(
             traces=traces,
         )
         results.begin(benchmark, shlex.join(["convmem", *sys.argv[1:]]), __version__)
+        rows = Rows(benchmark, results, specs, judge, traces)
         try:
-            runner.run(progress.begun, progress.done)
+            elsewhere = rows.by(Cluster(parallel, workers), runner.models) if engine == "ray" else None
+            runner.run(progress.begun, progress.done, elsewhere)
         except KeyboardInterrupt:
             notes.say("Stopped. Finished rows and calls are stored; run the same command to go on.")
             raise typer.Exit(INTERRUPTED) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -39,6 +39,13 @@ SetOption = Annotated[
         help="Any other setting, such as window=4000, deadline=60 (seconds) or concurrency=8; docs/configuration.md "
         "has them all. Repeatable.",
     ),
+]
+EngineOption = Annotated[
+    Literal["local", "ray"],
+    typer.Option(metavar="local|ray", help="Where real models are asked from: this process, or a Ray cluster."),
+]
+WorkersOption = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Workers on the cluster.  [default: one for each node]")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -38,6 +38,8 @@ class Cluster:
 
     def __call__(self, job: Job[I, R], items: Sequence[I], done: Callable[[R], None]) -> None:
         """Do every item. Raises InputError where Ray is not installed, and what an item raises."""
+        if not items:
+            return
         with _connected() as ray:
             here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
