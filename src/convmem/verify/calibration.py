@@ -178,7 +178,7 @@ def calibrate(
 ) -> Calibration:
     """The threshold of highest recall at a false acceptance of at most ``most``.
 
-    Raises InputError where either half lacks entailed or other pairs, and ConvMemError where there is no such threshold.
+    Raises InputError where either half lacks entailed or other pairs, ConvMemError where there is no such threshold.
     """
     selection, report = halves(labelled)
 

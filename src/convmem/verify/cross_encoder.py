@@ -69,8 +69,8 @@ class CrossEncoder:
     def judge(self, texts: Sequence[tuple[str, str]]) -> list[Judgement]:
         """The judgement of each (premise, hypothesis); blocks while the model computes.
 
-        A premise that is too long is judged in overlapping pieces: one that entails the hypothesis is enough, and what
-        contradicts it elsewhere is left with the probability that no piece entails it.
+        A premise that is too long is judged in overlapping pieces: one that entails the hypothesis is enough, whatever
+        the others say, and one that contradicts it is enough where none entails it.
         """
         found: list[list[Judgement]] = [[] for _ in texts]
         pieces = [
@@ -124,11 +124,10 @@ def _batches(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
 
 
 def _combined(judgements: Sequence[Judgement]) -> Judgement:
-    """Of the pieces of one premise."""
+    """The most that any piece of a premise entails and contradicts: of several pieces, more than 1 together."""
     if not judgements:
         return UNJUDGED
-    entailment = max(judgement.entailment for judgement in judgements)
-    return Judgement(entailment, min(1 - entailment, max(judgement.contradiction for judgement in judgements)))
+    return Judgement(max(j.entailment for j in judgements), max(j.contradiction for j in judgements))
 
 
 def _labels(config: Any, folder: Path) -> tuple[int, int | None]:
