@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from convmem.bench.report import comparisons, published
+from convmem.bench.report import comparisons, published, reported
 from convmem.bench.report.tables import METRICS, as_csv, cells, shown, studies
 from convmem.bench.results import Row
 from tests.support.rows import evidence, failed, row
@@ -222,6 +222,40 @@ def test_ablations_stand_beside_the_papers_values() -> None:
     assert ours and ours.score("sub_em").mean == 0  # type: ignore[union-attr]
     assert by_setting["W/S=3"].ours == (None,)
     assert published.conditions(cells([paper("convmem:paper")])) == ()
+
+
+def test_coems_values_stand_beside_ours_where_ours_have_what_it_takes() -> None:
+    def ran(label: str, score: float, docs: int = 6400, **config: Any) -> Row:
+        return row(
+            score=score, method=label.partition(":")[0], label=label, docs=docs, dataset="hotpotqa", config=config
+        )
+
+    found = cells(
+        [
+            ran("coem:paper", 0.8),
+            ran("coem:paper", 0.9, docs=50),
+            ran("coem:paper", 0.7, docs=800),
+            ran("coem:paper+pending_tokens=0+verified=off", 0.5, docs=800, pending_tokens=0, verified=False),
+            ran("coem:paper+operations=2", 1.0, operations=2),
+            ran("memagent:paper", 0.3),
+            ran("gru-mem:matched", 0.6),
+        ]
+    )
+    assert reported.conditions(found) == (("hotpotqa", "some-model"),)
+    ours = {
+        (line.paper.docs, line.paper.metric, line.paper.setting, line.paper.against, line.paper.dataset): line.ours[0]
+        for line in reported.coem(found)
+        if line.paper.method == "coem"
+    }
+    assert ours[6400, "f1", "", "best memory baseline", ""] == pytest.approx(20)
+    assert ours[6400, "f1", "", "gru-mem", ""] == pytest.approx(20)
+    assert ours[6400, "f1", "", "50 documents", ""] == pytest.approx(-10)
+    assert ours[800, "f1", "B_P=256", "", ""] == pytest.approx(70)
+    assert ours[800, "f1", "no pending set, no verifier", "coem", ""] == pytest.approx(-20)
+    assert ours[6400, "seconds", "", "", ""] == 2
+    assert ours[800, "f1", "no RL", "coem", ""] is None
+    assert ours[1600, "f1", "", "full-context", "2wiki"] is None
+    assert all(line.ours == () for line in reported.coem(cells([row()])))
 
 
 @pytest.mark.parametrize(

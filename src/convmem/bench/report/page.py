@@ -18,8 +18,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, StrictUndefined
 
-from convmem.bench import papers
-from convmem.bench.report import comparisons, plots, published
+from convmem.bench.report import comparisons, plots, published, reported
 from convmem.bench.report.plots import Figure
 from convmem.bench.report.tables import HEADLINE, Cell, shown, studies, with_several_models
 from convmem.bench.results import Row
@@ -65,7 +64,8 @@ def page(cells: Sequence[Cell], manifest: Mapping[str, Any], link: Callable[[Row
         conditions=published.conditions(cells),
         ablations=published.ablations(cells),
         papers=published.tables(cells),
-        coem=papers.coem(),
+        coem=reported.coem(cells),
+        coem_conditions=reported.conditions(cells),
         manifest=manifest,
     )
     return text.encode("utf-8", "replace")

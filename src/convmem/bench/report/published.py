@@ -74,7 +74,7 @@ def _table(values: Sequence[PaperValue], cells: Sequence[Cell]) -> PaperTable:
         for cell in cells
         if cell.docs and cell.rows[0].method in systems and not changed(cell) and cell.score(first.metric)
     ]
-    same = [cell for cell in known if _same_data(cell.dataset, first.dataset)]
+    same = [cell for cell in known if same_data(cell.dataset, first.dataset)]
     groups: dict[tuple[str, str, str], dict[int, Cell]] = {}
     for cell in same or known:
         groups.setdefault((cell.method, cell.model, cell.dataset), {})[cell.docs] = cell
@@ -99,7 +99,7 @@ def _ours(method: str, model: str, dataset: str, cells: dict[int, Cell], values:
     sizes = {value.docs: value.tokens for value in values}
     simulated = any(cell.simulated for cell in cells.values())
     marks = []
-    if not _same_data(dataset, values[0].dataset):
+    if not same_data(dataset, values[0].dataset):
         marks.append("other data")
     elif dataset != values[0].dataset:
         marks.append("data of another name")
@@ -114,7 +114,7 @@ def _apart(ours: float | None, theirs: int | None) -> bool:
     return bool(ours and theirs) and abs((ours or 0) / (theirs or 1) - 1) > _TOLERANCE
 
 
-def _same_data(ours: str, theirs: str) -> bool:
+def same_data(ours: str, theirs: str) -> bool:
     """Whether the name of our dataset begins with the paper's, as hotpotqa_dev does."""
     return _plain(ours).startswith(_plain(theirs))
 
