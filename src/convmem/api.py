@@ -387,7 +387,8 @@ async def facts_at_hand(settings: Settings, model: str | Model | None = None) ->
     finally:
         if connected is not model:
             await connected.close()
-    return facts_of(connected, connected.tokenizer or vocabulary or EstimateTokenizer(), settings.run)
+    with closing(Cache.shared()) as cache:
+        return facts_of(connected, connected.tokenizer or vocabulary or EstimateTokenizer(), settings.run, cache)
 
 
 def _vocabulary(spec: str | Model) -> Tokenizer | None:

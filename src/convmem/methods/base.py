@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -32,7 +32,7 @@ from convmem.core import (
 )
 from convmem.document import Document, EstimateTokenizer
 from convmem.memory.aggregation import Finding
-from convmem.model import Cache
+from convmem.model import Cache, Experience
 from convmem.model.index import Index
 from convmem.run import Run, RunSettings
 from convmem.trace import Trace
@@ -82,7 +82,8 @@ class Facts:
     """What an estimate may know of the model before any call.
 
     ``context`` in tokens; ``logprobs`` None where it is not known; ``tokens_per_second`` (prompt, reply); ``slots``
-    calls served at once. ``index`` opens what is known of texts of ``namespace`` from the model of that ``identity``.
+    calls served at once; ``budget`` that of the run. ``index`` opens what is known of texts of ``namespace`` from the
+    model of that ``identity``. ``replies`` are mean lengths in tokens, by role, where enough calls are known of.
     """
 
     tokenizer: Tokenizer
@@ -93,6 +94,8 @@ class Facts:
     identity: str = ""
     namespace: str = ""
     index: Callable[[], Index] | None = None
+    budget: int | None = None
+    replies: Mapping[str, float] = field(default_factory=dict)
 
 
 class Method(ABC, Generic[C]):
@@ -186,7 +189,7 @@ class Method(ABC, Generic[C]):
             if on_event:
                 run.subscribe(on_event)
             try:
-                facts = replace(facts_of(models[""], counter, settings), index=lambda: run.index)
+                facts = replace(facts_of(models[""], counter, settings, kept), index=lambda: run.index)
                 plan = await in_thread(planned, document, facts, question)
                 run.emit(Planned(plan, trace))
                 for warning in (*document.warnings, *kept.troubles):
@@ -252,11 +255,13 @@ class Method(ABC, Generic[C]):
         """Estimate what ``solve`` would cost. Makes no model call."""
 
 
-def facts_of(model: Model, tokenizer: Tokenizer, settings: RunSettings) -> Facts:
-    """What is known of a prepared model before any call."""
+def facts_of(model: Model, tokenizer: Tokenizer, settings: RunSettings, cache: Cache | None = None) -> Facts:
+    """What is known of a prepared model before any call; ``cache`` knows earlier ones."""
+    seen = cache.experience(model.identity) if cache else Experience()
     return Facts(
-        tokenizer, settings.context or model.context, model.logprobs, model.tokens_per_second,
-        settings.concurrency or model.slots, model.identity, settings.namespace,
+        tokenizer, settings.context or model.context, model.logprobs, seen.speed or model.tokens_per_second,
+        settings.concurrency or model.slots, model.identity, settings.namespace, budget=settings.budget,
+        replies=seen.replies,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from convmem.model.connect import connect
 from convmem.model.download import find as find_local
 from convmem.model.embedded import Embedded
 from convmem.model.endpoint import Endpoint
+from convmem.model.experience import Experience
 from convmem.model.places import cache_directory, calls_file, data_directory, expand
 from convmem.model.pool import Pool
 from convmem.model.reply import read_json, repair_json
@@ -15,6 +16,7 @@ __all__ = [
     "CacheInfo",
     "Embedded",
     "Endpoint",
+    "Experience",
     "Pool",
     "SimulatedReader",
     "cache_directory",

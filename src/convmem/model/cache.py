@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -17,9 +18,14 @@ from pydantic_core import to_json
 
 from convmem.core import Call, Completion, ConvMemError, InputError
 from convmem.model.database import Database, files, is_broken
+from convmem.model.experience import Experience
 from convmem.model.places import calls_file
 
 _COMPLETION = TypeAdapter(Completion)
+_EXPERIENCE = TypeAdapter(Experience)
+
+
+_KNOWN = "SELECT sums FROM experience WHERE model = ?"
 
 
 class CacheInfo(NamedTuple):
@@ -33,7 +39,10 @@ class CacheInfo(NamedTuple):
 class Cache(Database):
     """Completions by the call that asked for them. What the file can't take is kept in memory."""
 
-    tables = "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, completion TEXT NOT NULL) WITHOUT ROWID;"
+    tables = """
+        CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, completion TEXT NOT NULL) WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS experience (model TEXT PRIMARY KEY, sums TEXT NOT NULL) WITHOUT ROWID;
+    """
     called, content, renewal = "cache", "Replies of this run are", "`convmem cache clear` begins a new one"
 
     def __init__(
@@ -94,6 +103,22 @@ class Cache(Database):
                 return
         self._memory[key] = stored
 
+    def experience(self, identity: str) -> Experience:
+        """What the answered calls of a model tell about the next ones; empty where nothing is known."""
+        with suppress(sqlite3.Error, ValidationError):
+            if self._db and (row := self._db.execute(_KNOWN, (identity,)).fetchone()):
+                return _EXPERIENCE.validate_json(row[0])
+        return Experience()
+
+    def learn(self, identity: str, seen: Experience) -> None:
+        """Add what a run has seen of a model; where the file can't take it, it is lost."""
+        if seen.roles and self._db and self._writable:
+            with suppress(sqlite3.Error):
+                known = self.experience(identity)
+                known.merge(seen)
+                sums = _EXPERIENCE.dump_json(known).decode()
+                self._db.execute("INSERT OR REPLACE INTO experience VALUES (?, ?)", (identity, sums))
+
     def info(self) -> CacheInfo:
         """How much is kept. Raises ConvMemError where the file can't be read."""
         try:
@@ -109,6 +134,7 @@ class Cache(Database):
         try:
             db = self._file()
             db.execute("DELETE FROM replies")
+            db.execute("DELETE FROM experience")
             db.execute("VACUUM")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:

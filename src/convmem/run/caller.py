@@ -28,7 +28,7 @@ from convmem.core import (
     Transient,
     Usage,
 )
-from convmem.model import Cache
+from convmem.model import Cache, Experience
 from convmem.run.ask import Ask, Reply
 from convmem.run.budget import Ticket
 from convmem.run.gate import Gate
@@ -83,6 +83,7 @@ class Caller:
     ) -> None:
         self.gate = gate
         self.meter = meter
+        self.experience = Experience()
         self._model = model
         self._scheduler = Scheduler(settings.concurrency or model.slots)
         self._stragglers = Stragglers(settings.hedge) if settings.hedge else None
@@ -98,6 +99,11 @@ class Caller:
         self._given_up = 0
         self._alone: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._fatal: Fatal | None = None
+
+    @property
+    def identity(self) -> str:
+        """The model's."""
+        return self._model.identity
 
     async def answer(self, job: Job[T]) -> Reply[T]:
         """Ask until a reply can be read, then repair the last one. Raises what ``Run.call`` raises."""
@@ -253,6 +259,8 @@ class Caller:
         if usage is None:
             usage = Usage(measured, 0, await self.meter.count(completion.reasoning + completion.text))
         self._accounts.replied(call.role, usage)
+        read = usage.prompt_tokens - usage.cached_tokens
+        self.experience.add(call.role, read, usage.completion_tokens, completion.seconds)
         job.ticket.charge(usage.prompt_tokens + usage.completion_tokens)
         job.used = _sum(job.used, usage)
         if distrusted:

@@ -169,7 +169,9 @@ class Run:
         return Remembering(embedder(self.settings.embeddings, EMBEDDING_SECONDS), self.index, self.settings.namespace)
 
     def close(self) -> None:
-        """Release the index's file, where it was used."""
+        """Keep what was seen of the models, and release the index's file where it was used."""
+        for caller in set(self._callers.values()):
+            self.cache.learn(caller.identity, caller.experience)
         if "index" in self.__dict__:
             self.index.close()
 

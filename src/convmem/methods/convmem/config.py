@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from convmem.memory.calibration import Calibration
 from convmem.methods.base import MethodConfig
@@ -132,6 +132,12 @@ class Config(MethodConfig):
     lookup_tokens: int = Field(2_500, ge=1)
     """What the index says, or the passages, in one such call, in tokens."""
 
+    @field_validator("index", mode="before")
+    @classmethod
+    def _on_or_off(cls, value: object) -> object:
+        """True stands for records, False for off."""
+        return {True: "records", False: "off"}.get(value, value) if isinstance(value, bool) else value
+
     @model_validator(mode="after")
     def _sensible(self) -> Self:
         if self.window and self.stride and self.stride > self.window:
@@ -220,6 +226,11 @@ class Settled(Config):
     def calls_at_once(self) -> int:
         """The calls that a reading is sure to make."""
         return 2 if self.kernel == "split" and not self.filter else 1
+
+    @property
+    def waits(self) -> int:
+        """How often, in the longest chain of calls, one on a window waits for another on it."""
+        return int(self.kernel == "split" and self.filter) + int(self.evidence == "windows" and self.views > 1)
 
     @property
     def note_tokens(self) -> int:

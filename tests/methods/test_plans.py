@@ -1,0 +1,110 @@
+"""What a plan says a run will use, and what it then uses.
+
+The estimates were fitted to other worlds (seed 4, 60 and 150 documents); these are of another seed and other lengths.
+"""
+
+import pytest
+
+from convmem.bench import prepare
+from convmem.bench.contexts import Recipe
+from convmem.bench.simulation import knowledge_of
+from convmem.core import Span
+from convmem.document import Document, EstimateTokenizer
+from convmem.methods import Facts
+from convmem.methods.base import facts_of
+from convmem.methods.convmem import Config, ConvMem
+from convmem.model import Cache, Experience, SimulatedReader
+from convmem.model.simulated import Behaviour
+from convmem.run import RunSettings, simulate
+from tests.support.reading import Words
+from tests.support.simulated import built
+
+WAYS = {
+    "lean": ("lean", {}),
+    "lean without log-probabilities": ("lean", {"kernel": "joint"}),
+    "paper": ("paper", {"window": 1_500}),
+    "paper, fused": ("paper", {"window": 1_500, "kernel": "fused"}),
+    "paper, filtered": ("paper", {"window": 1_500, "filter": True}),
+    "one channel": ("paper", {"window": 1_500, "decompose": "off"}),
+}
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory):
+    recipe = Recipe((100,), seed=11)
+    source = prepare.read("synthetic:hops=2,3", "auto", None, recipe, 3)
+    benchmark = prepare.write(source, recipe, 3, tmp_path_factory.mktemp("world"), EstimateTokenizer())
+    return [(case, Document.from_text(benchmark.text(case))) for case in benchmark.cases]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_plan_is_within_a_fifth_of_what_runs_then_use(cases, way):
+    preset, changes = WAYS[way]
+    cache, planned, used, made, calls = Cache.temporary(), [], [], [], []
+    for case, document in cases:
+        model = SimulatedReader(Behaviour(), knowledge_of(case, document))
+        config = Config.preset(
+            preset, one_call_tokens=0, expected_channels=len(model.knowledge.parts), **changes
+        )  # fmt: skip
+        answer = simulate(ConvMem(config).answer(document, case.question, model=model, cache=cache))
+        planned.append(answer.plan.prompt_tokens + answer.plan.completion_tokens)
+        used.append(answer.usage.total.prompt_tokens + answer.usage.total.completion_tokens)
+        calls.append(answer.plan.calls)
+        made.append(answer.usage.total.calls)
+    assert sum(planned[1:]) == pytest.approx(sum(used[1:]), rel=0.2)  # the first run tells how long replies are
+    assert sum(calls[1:]) == pytest.approx(sum(made[1:]), rel=0.2)
+    assert planned[0] == pytest.approx(used[0], rel=0.4)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3])
+def test_a_budget_is_the_most_that_a_plan_and_a_run_use(cases, share):
+    case, document = cases[0]
+    model = SimulatedReader(Behaviour(), knowledge_of(case, document))
+    budget = round(share * document.count(Span(0, document.size), model.tokenizer)) + 4_000
+    method = ConvMem(Config.preset("lean", one_call_tokens=0))
+    answer = simulate(
+        method.answer(
+            document, case.question, model=model, cache=Cache.temporary(), settings=RunSettings(budget=budget)
+        )
+    )
+    plan, used = answer.plan, answer.usage.total
+    assert used.prompt_tokens + used.completion_tokens <= budget
+    assert 0.9 * budget <= plan.prompt_tokens + plan.completion_tokens <= budget
+    assert plan.layers[0].calls < plan.windows
+
+
+def test_time_follows_from_speed_and_slots():
+    document = Document.from_text(" ".join(f"w{n}" for n in range(20_000)))
+    paper = ConvMem(Config.preset("paper", window=500))
+
+    def seconds(slots, speed=(1_000.0, 100.0)):
+        return paper.plan(document, Facts(Words(), tokens_per_second=speed, slots=slots)).seconds
+
+    assert seconds(1) > 7 * seconds(8) > 6 * seconds(8)
+    assert seconds(8, (2_000.0, 200.0)) == pytest.approx(seconds(8) / 2, rel=0.01)
+    assert seconds(1, None) is None
+
+
+def test_what_was_seen_of_a_model_goes_before_what_is_assumed():
+    cache, model = Cache.temporary(), SimulatedReader(Behaviour(prefill=1_000, decode=10))
+    seen = Experience()
+    for read in range(100, 1_100, 100):
+        seen.add("summarize", read, 7 + read % 300, read / 500 + (7 + read % 300) / 20)
+    cache.learn(model.identity, seen)
+    cache.learn(model.identity, seen)
+    facts = facts_of(model, model.tokenizer, RunSettings(), cache)
+    assert facts.tokens_per_second == pytest.approx((500, 20))
+    assert facts.replies == {"summarize": pytest.approx(sum(7 + read % 300 for read in range(100, 1_100, 100)) / 10)}
+    assert facts_of(model, model.tokenizer, RunSettings()).tokens_per_second == (1_000, 10)
+
+
+def test_runs_leave_what_they_saw(tmp_path):
+    case = built(tmp_path, docs=(40,), count=1).cases[0]
+    cache, model = Cache.temporary(), SimulatedReader(Behaviour(prefill=777, decode=33, slots=1_000))
+    document = Document.from_text(" ".join(f"word{n}" for n in range(8_000)))
+    simulate(ConvMem(Config.preset("paper", window=800)).answer(document, case.question, model=model, cache=cache))
+    seen = cache.experience(model.identity)
+    assert seen.speed == pytest.approx((777, 33), rel=0.05)
+    assert {"relevance", "summarize"} <= set(seen.replies)
+    cache.clear()
+    assert cache.experience(model.identity).roles == {}
