@@ -218,7 +218,7 @@ class Agent(Generic[S]):
         text = extract(reply.text)
         if says_nothing(text):
             return Finding(question, NOT_FOUND, False, node=reply.node)
-        return Finding(question, text, True, self._citations(f"{question} {text}", prompt), reply.node)
+        return Finding(question, text, True, self._citations(text, prompt), reply.node)
 
     def shown(self, section: Window) -> Any:
         """The section as the policy takes it."""
@@ -245,10 +245,11 @@ class Agent(Generic[S]):
         except CallFailed:
             return
 
-    async def _converse(self, steps: Steps[S], **ask: Any) -> list[Reply[Any]]:
+    async def _converse(self, steps: Steps[S], *, needed: bool = True, **ask: Any) -> list[Reply[Any]]:
         """Answer all that a step asks, and return the replies; the state that it ends in becomes the agent's.
 
-        What can't be asked at first ends the step, and everything stays as it was; later, it counts as an empty reply.
+        What can't be asked counts as an empty reply; but where the first one is ``needed``, that ends the step, and
+        everything stays as it was.
         """
         replies: list[Reply[Any]] = []
         answer: Any = None
@@ -259,7 +260,7 @@ class Agent(Generic[S]):
             try:
                 reply = await self.run.call(self._ask(asked, parse=self.policy.parse, repair=self.policy.repair, **ask))
             except (CallFailed, ContextExceeded, Stopped):
-                if not replies:
+                if needed and not replies:
                     raise
                 answer = ""
                 continue
@@ -294,10 +295,10 @@ class Agent(Generic[S]):
         for evidence in found:
             self.run.emit(EvidenceFound(evidence))
 
-    def _citations(self, claim: str, prompt: Prompt) -> tuple[Citation, ...]:
+    def _citations(self, answer: str, prompt: Prompt) -> tuple[Citation, ...]:
         """What of the document stands behind an answer from ``prompt``."""
         shown = [part for value in prompt.variables.values() for part in _parts(value) if isinstance(part, str)]
-        return self._provenance.cite(claim, shown, self.run)
+        return self._provenance.cite(f"{self.state.question} {answer}", shown, self.run)
 
     async def _off_loop(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What one of the policy's functions gives; in a thread, where counting asks a server."""

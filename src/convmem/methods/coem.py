@@ -64,6 +64,7 @@ from convmem.memory.commitment import (
 )
 from convmem.memory.kernel import LEAST_WINDOW
 from convmem.memory.provenance import saying
+from convmem.memory.quoting import terms
 from convmem.methods.base import Facts, Method, MethodConfig
 from convmem.methods.estimate import PROMPT_TOKENS, QUESTION, plan_of_calls
 from convmem.methods.memagent import GREEDY
@@ -375,7 +376,7 @@ class CoemAgent(Agent[Commitments]):
         """Resolve what is pending; what can't be asked any more is dropped."""
         if self.state.stores.pending:
             self._sentences = {}
-            replies = await self._converse(self.policy.finish(self.state), priority=(-999,))
+            replies = await self._converse(self.policy.finish(self.state), needed=False, priority=(-999,))
             self._place(self.state.texts.values(), replies)
 
     async def answer(self) -> Finding:
@@ -398,11 +399,12 @@ class CoemAgent(Agent[Commitments]):
         found = super()._placed(value)
         return tuple(self._sentences.get(piece, piece) if isinstance(piece, str) else piece for piece in found)
 
-    def _citations(self, claim: str, prompt: Prompt) -> tuple[Citation, ...]:
-        """The verified sources of the facts that say most of ``claim``, in the sentences that do."""
-        facts = self.state.stores.facts
-        said = saying(claim, [fact.text for fact in facts])
-        return cite(claim, [_committed(fact) for text in said for fact in facts if fact.text == text], self.run)
+    def _citations(self, answer: str, prompt: Prompt) -> tuple[Citation, ...]:
+        """The verified sources of the facts that say the answer, and of those that say most of question and answer."""
+        facts = {fact.text: fact for fact in self.state.stores.facts}
+        said = [text for text in facts if {*terms(answer)} & {*terms(text)}]
+        behind = dict.fromkeys([*saying(answer, said), *saying(f"{self.state.question} {answer}", [*facts])])
+        return cite(f"{self.state.question} {answer}", [_committed(facts[text]) for text in behind], self.run)
 
 
 class CoEM(Method[Config]):
@@ -414,6 +416,7 @@ class CoEM(Method[Config]):
 
     async def solve(self, document: Document, question: str, run: Run) -> Answer:
         config, judge = self.config.fitted(run.room(0)), verifier(run.settings.verifier)
+        await judge.prepare()
         if config.threshold is None:
             config = config.model_copy(update={"threshold": threshold(judge, run)})
         sections = stride_windows(document, run.tokenizer, config.chunk_tokens, config.chunk_tokens)
