@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -235,17 +234,11 @@ def test_cancelling_ends_the_run(home: Path) -> None:
 @pytest.fixture
 def address(home: Path, upstream: ScriptedServer) -> Iterator[str]:
     """Where the command listens with ``--http``."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    arguments = command(upstream, "--root", str(home / "shared"), "--http", "--port", str(port))
+    arguments = command(upstream, "--root", str(home / "shared"), "--http", "--port", "0")
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
     assert process.stderr
     try:
-        for line in process.stderr:
-            if "running on" in line:
-                break
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield process.stderr.readline().split()[-1]
     finally:
         process.terminate()
         process.communicate()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +12,8 @@ import typer
 from convmem.cli.options import DebugOption, MethodOption, ModelOption, PresetOption, SetOption, settings_of
 from convmem.cli.terminal import Notes
 from convmem.core import InputError
+
+HOST = "127.0.0.1"
 
 
 def mcp(
@@ -22,7 +26,9 @@ def mcp(
     http: Annotated[
         bool, typer.Option("--http", help="Listen on this machine (streamable HTTP) in place of standard input.")
     ] = False,
-    port: Annotated[int, typer.Option(metavar="N", min=1, max=65_535, help="Where to listen with --http.")] = 8643,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65_535, help="Where to listen with --http; 0: any free one.")
+    ] = 8643,
     model: ModelOption = None,
     method: MethodOption = None,
     preset: PresetOption = None,
@@ -35,6 +41,8 @@ def mcp(
     it. No file outside the roots is read, whatever links lead there.
     """
     try:
+        import uvicorn
+
         from convmem.serve.mcp import server
     except ModuleNotFoundError as error:
         raise InputError(f"The tools need more packages ({error.name}): pip install 'convmem[mcp]'.") from None
@@ -42,8 +50,10 @@ def mcp(
         if not folder.is_dir():
             raise InputError(f"'{folder}' is no folder: --root takes one whose files may be read.")
     made = server(settings_of(model, changes, method=method, preset=preset), root or ())
-    if http:
-        Notes().say(f"ConvMem's tools are at http://127.0.0.1:{port}/mcp", style="dim")
-        made.run("streamable-http", host="127.0.0.1", port=port)
-    else:
-        made.run("stdio")
+    with suppress(KeyboardInterrupt):
+        if not http:
+            made.run("stdio")
+            return
+        with socket.create_server((HOST, port)) as listening:  # whoever connects from now on is answered
+            Notes().say(f"ConvMem's tools are at http://{HOST}:{listening.getsockname()[1]}/mcp", style="dim")
+            uvicorn.Server(uvicorn.Config(made.streamable_http_app(host=HOST), log_level="warning")).run([listening])
