@@ -19,7 +19,7 @@ from convmem.memory.kernel import Reading
 
 SAID = {0: -2.5, 1: 0.5, 2: 2.5}
 """What a view counts that gives r alone."""
-DOUBT = 1.0
+DOUBT = 0.5
 """What a window loses by a prompt that held it, beside others, and did not hold the answer."""
 
 

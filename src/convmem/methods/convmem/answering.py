@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from math import inf
 
 from convmem.core import ConvMemError
 from convmem.methods.convmem.config import PROMPT_TOKENS, Settled
 from convmem.run import Run
 from convmem.run.gate import ESTIMATE_MARGIN
 
-SCORED_AT_LEAST = 2.0
+SCORED_AT_LEAST = 2
 """Times the evidence of a prompt that must be scored before that says more than a longer prompt would."""
+ATTEMPTS = 2
+"""Attempts at an answer that a budget is kept for, where they take no more than half of it."""
 
 
 @dataclass(slots=True)
 class Reserve:
-    """``aside`` tokens are kept for answering once; ``most`` is what a prompt with evidence may then have.
+    """What is kept for answering: ``aside`` tokens, of which one attempt may take ``once``.
 
-    ``capacity`` is the evidence that such a prompt is to hold. Without a budget nothing is kept.
+    A prompt with evidence may have ``most`` tokens, and is to hold ``capacity`` of evidence. Without a budget nothing
+    is kept.
     """
 
     capacity: int
     aside: int = 0
+    once: int = 0
     most: int | None = None
-    _kept: int = 0
 
     @classmethod
     def of(cls, prompts: int, config: Settled, run: Run) -> Reserve:
@@ -41,20 +45,27 @@ class Reserve:
         final = 0  # what combines the sub-answers
         if config.final == "sub_answers":
             final = round(counted * (PROMPT_TOKENS + prompts * reply)) + reply
-        wanted = final + prompts * (round(counted * (PROMPT_TOKENS + config.memory_tokens)) + reply)
-        aside = min(wanted, budget // 2)
+        once = final + prompts * (round(counted * (PROMPT_TOKENS + config.memory_tokens)) + reply)
         if config.evidence == "windows":
-            left = budget - _used(run)
-            aside = wanted if left - wanted > SCORED_AT_LEAST * config.memory_tokens else min(left, 2 * wanted)
-        most = int(((aside - final) / prompts - reply) / counted)
+            left = budget - sum(_used(run))
+            aside = min(max(once, left // 2), ATTEMPTS * once)
+            if left - aside < SCORED_AT_LEAST * config.memory_tokens:
+                aside = left
+            once = min(once, aside)
+        else:
+            aside = once = min(once, budget // 2)
+        most = int(((once - final) / prompts - reply) / counted)
         if most < PROMPT_TOKENS:
             raise ConvMemError(f"The budget of {budget:,} tokens is too small to read anything and answer; raise it.")
         run.set_aside(aside)
-        return cls(max(config.memory_tokens, most - PROMPT_TOKENS), aside, most, aside)
+        return cls(max(config.memory_tokens, most - PROMPT_TOKENS), aside, once, most)
 
     def left(self, run: Run) -> int:
         """The tokens that there are for reading."""
-        return sys.maxsize if run.settings.budget is None else max(0, run.settings.budget - _used(run) - self.aside)
+        if run.settings.budget is None:
+            return sys.maxsize
+        read, answered = _used(run)
+        return max(0, run.settings.budget - read - max(answered, self.aside))
 
     def another(self, run: Run) -> bool:
         """Keep as much once more, for an attempt before the last; False where little would be left to read."""
@@ -62,10 +73,29 @@ class Reserve:
             return True
         if self.left(run) < 2 * self.aside:
             return False
-        self._kept += self.aside
-        run.set_aside(self._kept)
+        self.aside += self.once
+        run.set_aside(self.aside)
         return True
 
+    def renew(self, run: Run) -> None:
+        """Keep what a further attempt may cost, before anything more is read."""
+        if run.settings.budget is not None:
+            read, answered = _used(run)
+            self.aside = min(max(self.aside, answered + self.once), run.settings.budget - read)
+            run.set_aside(self.aside)
 
-def _used(run: Run) -> int:
-    return run.ledger.total.prompt_tokens + run.ledger.total.completion_tokens
+    def prompts(self, run: Run) -> float:
+        """How many more prompts with evidence there is room for."""
+        if run.settings.budget is None or self.most is None:
+            return inf
+        return (run.settings.budget - sum(_used(run))) / self.most
+
+
+def _used(run: Run) -> tuple[int, int]:
+    """The tokens used so far for reading, and for answering."""
+    answered = total = 0
+    for role, totals in run.ledger.by_role.items():
+        tokens = totals.prompt_tokens + totals.completion_tokens
+        total += tokens
+        answered += tokens * (role in ("direct", "sub_answer", "answer"))
+    return total - answered, answered

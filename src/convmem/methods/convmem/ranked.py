@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from math import ceil, sqrt
 
 import numpy as np
 
-from convmem.core import BestAnswer, DeadlinePassed
+from convmem.core import NOT_FOUND, BestAnswer, DeadlinePassed
 from convmem.memory.aggregation import Finding, answer_from, combine
 from convmem.memory.decomposition import SubQuestion, in_rounds, named
 from convmem.memory.passages import read_in
@@ -30,6 +31,8 @@ FIRST_PART = 8
 """Windows that are read before the first attempt, where reading is limited."""
 POINTED = 0.75
 """Windows that are read with a name when that becomes known, in square roots of their number."""
+ROOM = 0.9
+"""The share of a prompt with evidence that a budget must have room for to ask one more: few are as long as they may."""
 FRAME_TOKENS = 100
 """What a prompt that scores a window has besides the window and the question."""
 
@@ -71,9 +74,11 @@ class RankedAnswer:
             reserve = Reserve.of(_prompts(questions, self.config), self.config, self.run)
             parts = self._parts(reserve, any(question.needs for question in questions))
             made = await self._until_settled(parts, questions, reserve) or await self._attempt(questions, 1, reserve)
-        for number in range(2, self.config.attempts + 1):
-            if made.final.found or made.final.failure:
+        for number in count(2):
+            last = number > self.config.attempts if reserve.most is None else reserve.prompts(self.run) < ROOM
+            if made.final.found or made.final.failure or last:
                 break
+            reserve.renew(self.run)
             if further := self._next(parts):
                 await self.reading.commit(further)
             later = await self._attempt(questions, number, reserve)
@@ -171,7 +176,10 @@ class RankedAnswer:
             self.known.update({each: answer for each, answer in found.items() if answer.found})
         answered = self.known | {each: answer for each, answer in found.items() if each not in self.known}
         findings = [answered[each.id] for each in questions if each.id in answered]
-        final = await self._final(asked, findings, number, reserve)
+        if lacking and reserve.most is not None and reserve.prompts(self.run) > 2 * ROOM:
+            final = Finding(self.question.text, NOT_FOUND, False)  # what is lacking is looked for again instead
+        else:
+            final = await self._final(asked, findings, number, reserve)
         if final.found:
             self.run.emit(BestAnswer(final.text, final.citations))
         return Attempt(asked, findings, final, lacking)
@@ -190,8 +198,11 @@ class RankedAnswer:
         """A from the passages, or from Q and the sub-answers (eq. 7)."""
         if self.config.final == "sub_answers":
             return await combine(self.question.text, findings, self.run, reply_tokens=self.config.answer_tokens)
+        last = _last(asked)
+        if last and reserve.most is not None:
+            return await self._answer([last], last, number, reserve, role="direct")
         answer = await self._answer([self.question, *asked], self.question, number, reserve, role="direct")
-        if not (answer.found or answer.failure) and (last := _last(asked)):
+        if last and not (answer.found or answer.failure):
             led_to = await self._answer([last], last, number, reserve, role="direct")
             return led_to if led_to.found else answer
         if answer.failure:
@@ -246,5 +257,4 @@ def _prompts(questions: Sequence[SubQuestion], config: Settled) -> int:
     """How many prompts with evidence an attempt has."""
     if config.final == "sub_answers":
         return len(questions)
-    needed = {each for question in questions for each in question.needs}
-    return len(needed) + 1 + bool(needed)
+    return len({each for question in questions for each in question.needs}) + 1
