@@ -121,13 +121,15 @@ class Endpoint:
 
     @asynccontextmanager
     async def relay(self, request: Mapping[str, Any]) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a chat request as it is, but for the model's name; the answer is read in the block.
+        """Send a chat request as it is, but for the model's name; the reply is read in the block, as it comes.
 
-        Raises Fatal, TimedOut or Transient where none comes, or what has begun breaks off.
+        Raises what `complete` raises.
         """
         await self.prepare()
         body = to_json({**request, "model": self._name}, inf_nan_mode="null")
         async with self._transport.open(self._transport.url + "/chat/completions", body) as response:
+            if response.status != 200:
+                raise failure(await self._transport.whole(response), self._transport.url)
             yield response
 
     async def close(self) -> None:
@@ -188,7 +190,7 @@ def _completion(answer: Answer, url: str, seconds: float, longest: int) -> Compl
     return Completion(
         text=sound((text or refusal)[:longest]),
         finish="length" if len(text) > longest else finish,
-        usage=_usage(body.get("usage")),
+        usage=read_usage(body.get("usage")),
         logprobs=_logprobs(choice.get("logprobs")),
         reasoning=sound(thought),
         seconds=seconds,
@@ -203,7 +205,8 @@ def _text(content: object) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _usage(usage: Any) -> Usage | None:
+def read_usage(usage: Any) -> Usage | None:
+    """A reply's ``usage`` object; None where it is none."""
     try:
         details = usage.get("prompt_tokens_details") or {}
         counts = usage["prompt_tokens"], details.get("cached_tokens") or 0, usage.get("completion_tokens") or 0

@@ -65,10 +65,7 @@ class Transport:
     async def send(self, url: str, body: bytes | None = None, timeout: float | None = None) -> Answer:  # noqa: ASYNC109
         """POST ``body``, or GET without one. Raises what `open` raises, and Transient where the answer has no end."""
         async with self.open(url, body, timeout) as response:
-            content = await self._read(response)
-            if self._secret and response.status >= 400:  # a refusal may quote what it refuses
-                content = content.replace(self._secret, b"***")
-            return Answer(response.status, {k.lower(): v for k, v in response.headers.items()}, content)
+            return await self.whole(response)
 
     @asynccontextmanager
     async def open(
@@ -98,6 +95,13 @@ class Transport:
             raise TimedOut(f"The server at {self.url} sent nothing for {seconds:g} seconds.") from error
         except (aiohttp.ClientError, ConnectionError) as error:
             raise Transient(f"The connection to {self.url} broke off ({type(error).__name__}).") from error
+
+    async def whole(self, response: aiohttp.ClientResponse) -> Answer:
+        """The answer, read to its end. Raises Transient where it has none."""
+        content = await self._read(response)
+        if self._secret and response.status >= 400:  # a refusal may quote what it refuses
+            content = content.replace(self._secret, b"***")
+        return Answer(response.status, {k.lower(): v for k, v in response.headers.items()}, content)
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         parts: list[bytes] = []
