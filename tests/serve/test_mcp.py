@@ -7,8 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,13 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 from mcp_types import ListRootsResult, Root
 
+from convmem.serve.mcp import server
 from tests.cli.conftest import ARCHIVE, QUESTION
 from tests.support.reader import read
 from tests.support.server import Json, Reply, ScriptedServer
 
 SMALL = ("--set", "window=300", "--set", "stride=300", "--set", "one_call_tokens=0")
 MODES = ["legacy", "auto"]
-
-Connect = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
@@ -54,24 +52,31 @@ def command(upstream: ScriptedServer, *options: str) -> list[str]:
     return [sys.executable, "-m", "convmem", "mcp", "--model", upstream.url, *SMALL, *options]
 
 
-@asynccontextmanager
-async def over_stdio(
-    upstream: ScriptedServer, *options: str, roots: list[Path] | None = None, mode: str = "auto"
-) -> AsyncIterator[Client]:
-    """A client that starts the command; ``roots`` None: a client that knows no roots."""
+def knowing(roots: list[Path] | None) -> Any:
+    """How a client tells its roots; None: it knows none."""
 
     async def list_roots(_: Any) -> ListRootsResult:
         return ListRootsResult(roots=[Root(uri=root.as_uri()) for root in roots or ()])  # type: ignore[arg-type]
 
+    return None if roots is None else list_roots
+
+
+def over_stdio(upstream: ScriptedServer, *options: str, roots: list[Path] | None = None, mode: str = "auto") -> Client:
+    """A client that starts the command."""
     executable, *arguments = command(upstream, *options)
     start = StdioServerParameters(command=executable, args=arguments, env=dict(os.environ))
-    async with Client(start, mode=mode, list_roots_callback=None if roots is None else list_roots) as client:
-        yield client
+    return Client(start, mode=mode, list_roots_callback=knowing(roots))
+
+
+def within(upstream: ScriptedServer, *named: Path, roots: list[Path] | None = None, mode: str = "auto") -> Client:
+    """A client of a server in this process, whose user ``named`` folders."""
+    settings = {"model": upstream.url, "window": 300, "stride": 300, "one_call_tokens": 0}
+    return Client(server(settings, named), mode=mode, list_roots_callback=knowing(roots))
 
 
 def over(client: Any, use: Callable[[Client], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with asyncio.timeout(120), client as connected:
+        async with asyncio.timeout(240), client as connected:
             await use(connected)
 
     asyncio.run(main())
@@ -163,7 +168,6 @@ def outside(home: Path) -> list[str]:
 def test_no_file_outside_the_roots_is_read(home: Path, upstream: ScriptedServer, mode: str, named: bool) -> None:
     shared = home / "shared"
     everywhere = [Path("/")]  # what a client names does not widen what its user named
-    options = ("--root", str(shared)) if named else ()
 
     async def use(client: Client) -> None:
         for file in outside(home):
@@ -177,7 +181,10 @@ def test_no_file_outside_the_roots_is_read(home: Path, upstream: ScriptedServer,
         assert any("link.txt" in warning for warning in result.structured_content["warnings"])
         assert not any("swordfish" in str(request) for request in upstream.requests)
 
-    over(over_stdio(upstream, *options, roots=everywhere if named else [shared], mode=mode), use)
+    if named:
+        over(within(upstream, shared, roots=everywhere, mode=mode), use)
+    else:
+        over(within(upstream, roots=[shared], mode=mode), use)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -185,7 +192,7 @@ def test_a_client_without_roots_is_told_what_to_do(home: Path, upstream: Scripte
     async def use(client: Client) -> None:
         assert "--root" in said(await client.call_tool("plan", {"files": ["archive.txt"]}))
 
-    over(over_stdio(upstream, mode=mode), use)
+    over(within(upstream, mode=mode), use)
 
 
 def test_errors_are_one_sentence(home: Path, upstream: ScriptedServer) -> None:
@@ -202,7 +209,7 @@ def test_errors_are_one_sentence(home: Path, upstream: ScriptedServer) -> None:
         with pytest.raises(MCPError, match="none"):
             await client.read_resource("convmem://runs/none/trace")
 
-    over(over_stdio(upstream, "--root", str(home / "shared")), use)
+    over(within(upstream, home / "shared"), use)
 
 
 def test_cancelling_ends_the_run(home: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from convmem.core import ConvMemError, InputError
 from convmem.engine.job import Job
 from convmem.engine.keeper import Keeper
 from convmem.engine.worker import Worker
+from convmem.model import Cache
 
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
@@ -41,16 +42,12 @@ class Cluster:
         if not items:
             return
         with _connected() as ray:
-            here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-                ray.get_runtime_context().get_node_id(), soft=False
-            )
-            keeper = ray.remote(Keeper).options(num_cpus=0, max_concurrency=_CALLS, scheduling_strategy=here).remote()
             data = ray.data.from_items(
                 [{"number": number, "item": pickle.dumps(item)} for number, item in enumerate(items)],
                 override_num_blocks=len(items),  # each result comes by itself
             ).map(
                 Worker,
-                fn_constructor_args=(job, keeper),
+                fn_constructor_args=(job, _keeper(ray)),
                 num_cpus=1,
                 compute=ray.data.ActorPoolStrategy(
                     size=self.workers or sum(node["Alive"] for node in ray.nodes()),
@@ -67,6 +64,16 @@ class Cluster:
                 if row["number"] not in heard:
                     heard.add(row["number"])
                     done(outcome)
+
+
+def _keeper(ray: Any) -> Any:
+    """The actor that keeps replies in this user's cache, on this node, and takes no CPU from a worker."""
+    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+        ray.get_runtime_context().get_node_id(), soft=False
+    )
+    with closing(Cache.shared()) as cache:
+        path = cache.path
+    return ray.remote(Keeper).options(num_cpus=0, max_concurrency=_CALLS, scheduling_strategy=here).remote(path)
 
 
 @contextmanager

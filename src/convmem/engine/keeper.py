@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from convmem.core import Completion
 from convmem.model import Cache
@@ -37,10 +38,13 @@ class _Known:
 
 
 class Keeper:
-    """The methods are coroutines, so that all of them run in the actor's one event loop."""
+    """The replies in the cache at ``path``, and a ``Dispatch`` for each set of endpoints.
 
-    def __init__(self) -> None:
-        self._cache = Cache.shared()
+    The methods are coroutines, so that all of them run in the actor's one event loop.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._cache = Cache(path)
         self._dispatches: dict[frozenset[str], Dispatch] = {}
         self._workers: dict[str, _Known] = {}
         self._watch: asyncio.Task[None] | None = None
