@@ -42,12 +42,13 @@ class Cluster:
         if not items:
             return
         with _connected() as ray:
+            keeper = _keeper(ray)
             data = ray.data.from_items(
                 [{"number": number, "item": pickle.dumps(item)} for number, item in enumerate(items)],
                 override_num_blocks=len(items),  # each result comes by itself
             ).map(
                 Worker,
-                fn_constructor_args=(job, _keeper(ray)),
+                fn_constructor_args=(job, keeper),
                 num_cpus=1,
                 compute=ray.data.ActorPoolStrategy(
                     size=self.workers or sum(node["Alive"] for node in ray.nodes()),
