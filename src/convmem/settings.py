@@ -32,8 +32,8 @@ class General(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: str = "local"
-    """An endpoint (`http://host:port/v1`, with `#name` where the server holds several models), a path to a GGUF file,
-    or `local` (the embedded model)."""
+    """An endpoint (`http://host:port/v1`, with `#name` where the server holds several models), several endpoints of one
+    model with commas between them, a path to a GGUF file, or `local` (the embedded model)."""
     models: dict[str, str] = {}
     """Other models for single roles: a table of roles and models in the file, JSON in a variable, and on the command
     line `--model score=M2` beside `--model M`."""
