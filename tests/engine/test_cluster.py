@@ -12,12 +12,18 @@ import pytest
 pytest.importorskip("ray")
 
 from convmem.batch import Asking, Line, Task, tasks
+from convmem.bench.entries import entries
+from convmem.bench.results import Results
+from convmem.bench.runner import Runner
+from convmem.bench.spread import Rows
 from convmem.core import Fatal
 from convmem.engine.cluster import Cluster
+from convmem.model import Cache, connect
 from convmem.settings import resolve
 from tests.support.cluster import Nodes
 from tests.support.reader import read
 from tests.support.server import ScriptedServer
+from tests.support.simulated import PERFECT, built
 
 pytestmark = pytest.mark.ray
 
@@ -89,3 +95,35 @@ def test_what_ends_all_work_is_said(nodes: Nodes) -> None:
         job, items = asked(server, 3)
     with pytest.raises(Fatal, match="Nothing answers"):
         Cluster(parallel=2)(job, items, lambda _: None)
+
+
+def test_rows_of_a_benchmark_are_those_of_one_process(nodes: Nodes, tmp_path: Path) -> None:
+    benchmark = built(tmp_path / "built", docs=(12,), count=4)
+    with ScriptedServer(read) as server:
+        made = []
+        for engine in (None, Cluster(parallel=2)):
+            results = Results(tmp_path / f"results-{engine is None}")
+            models = [connect(server.url), connect(PERFECT)]
+            specs = (server.url, PERFECT)
+            elsewhere = Rows(benchmark, results, specs, None, traces=True).by(engine, models) if engine else None
+            runner = Runner(
+                benchmark, results, entries(["convmem", "full-context"], {}, None), models, [0],
+                Cache.temporary(), traces=True,
+            )  # fmt: skip
+            runner.run(lambda _: None, lambda _: None, elsewhere)
+            rows = sorted(results.rows(), key=lambda row: row.key)
+            assert all((results.directory / str(row.trace)).exists() for row in rows if row.docs)
+            made.append([(row.key, row.status, row.prediction, row.calls, row.prompt_tokens) for row in rows])
+        assert made[0] == made[1]
+        assert len(made[0]) == 4 * (1 + 2) + 4 * 2
+
+
+@pytest.mark.live
+def test_a_worker_may_hold_the_model(nodes: Nodes) -> None:
+    """Offline inference: no endpoint, a model of its own in each worker (here one, since it takes over a gigabyte)."""
+    given: Mapping[str, Any] = {"model": "local", "context": 1024}
+    [question] = questions(1)
+    rows: list[Mapping[str, Any]] = []
+    Cluster(parallel=1, workers=1)(Asking(resolve(given)), tasks([question], Path(), given), rows.append)
+    assert [row["status"] for row in rows] == ["answered"]
+    assert "Keeper0" in rows[0]["answer"]
