@@ -171,6 +171,7 @@ def test_an_endpoint_that_dies_and_comes_back_and_one_that_asks_to_wait(convmem)
         done = convmem(*BATCH, "--model", steady.url, "--model", weak.url)
         assert done.code == 0, done.err
         assert len(weak.answered) > 10 and steady.answered
+        assert f"{steady.url}: " in done.err and f"{weak.url}: " in done.err and "set aside" in done.err
     assert answered(rows(), LINES)
     assert not any(row["coverage"]["failed_windows"] for row in rows())
 

@@ -92,7 +92,7 @@ def test_every_call_is_answered_while_a_server_fails_and_comes_back(
     in_vain = [start for start in failing.started if failing.verdict(start) == "gone"]
     together = failing.slots  # those in flight when it went, then one a pause: 1, 2, 4 … seconds
     assert len(in_vain) <= together + 4
-    assert all(share.calls == answered.count(share.name) for share in dispatch.shares())
+    assert all(tally.calls == answered.count(tally.name) for tally in dispatch.tallies())
 
 
 def test_servers_are_used_in_proportion_to_their_speed() -> None:
@@ -100,7 +100,7 @@ def test_servers_are_used_in_proportion_to_their_speed() -> None:
     answered, dispatch = work(servers, 1_000)
     shares = {name: answered.count(name) / 1_000 for name in servers}
     assert shares == pytest.approx({"slow": 4 / 40, "quick": 12 / 40, "wide": 24 / 40}, abs=0.01)
-    assert [share.seconds for share in dispatch.shares()] == pytest.approx([3, 1, 1])
+    assert [tally.seconds for tally in dispatch.tallies()] == pytest.approx([3, 1, 1])
 
 
 def test_a_lone_call_goes_to_the_quickest() -> None:
@@ -216,4 +216,4 @@ def test_one_dispatch_serves_several_event_loops() -> None:
         await asyncio.gather(*(asyncio.to_thread(asyncio.run, worker()) for _ in range(4)))
 
     asyncio.run(main())
-    assert (most[0], dispatch.shares()[0].calls) == (1, 200)
+    assert (most[0], dispatch.tallies()[0].calls) == (1, 200)

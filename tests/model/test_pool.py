@@ -52,8 +52,8 @@ def test_calls_are_spread_and_counted() -> None:
 
         async def then(pool: Pool) -> None:
             assert (pool.identity, pool.slots) == ("scripted", 32)
-            assert [share.calls for share in pool.shares()] == [len(one.requests), len(two.requests)]
-            assert [share.name for share in pool.shares()] == [one.url, two.url]
+            assert [tally.calls for tally in pool.tallies()] == [len(one.requests), len(two.requests)]
+            assert [tally.name for tally in pool.tallies()] == [one.url, two.url]
 
         assert len(asked(f"{one.url},{two.url}", 60, then)) == 60
         assert min(len(one.requests), len(two.requests)) > 10
@@ -133,6 +133,12 @@ def test_other_weights_are_refused() -> None:
         pytest.raises(Fatal, match=r"one model.*two.*one"),
     ):
         asked(f"{one.url},{two.url}", 1)
+
+
+def test_credentials_are_not_part_of_a_name() -> None:
+    pool = connect("http://me:secret@one/v1,http://two/v1")
+    assert isinstance(pool, Pool)
+    assert list(pool.members) == ["http://one/v1", "http://two/v1"]
 
 
 def test_none_there_says_so() -> None:

@@ -119,6 +119,10 @@ def _ask(job: Asking, rest: Sequence[Task], results: Results, engine: Engine, no
             notes.say("Stopped. Answers and finished calls are stored; run the same command to go on.")
             raise typer.Exit(INTERRUPTED) from None
     notes.say(f"{results.path}: {progress.summary()}.")
+    if len(engine.tallies) > 1:
+        for tally in engine.tallies:
+            aside = f", set aside {counted(tally.pauses, 'time')}" if tally.pauses else ""
+            notes.say(f"{tally.name}: {counted(tally.calls, 'call')}, {tally.seconds:.2g} s each{aside}", style="dim")
     return progress.failures
 
 

@@ -19,6 +19,7 @@ from convmem.engine.job import Job
 from convmem.engine.keeper import Keeper
 from convmem.engine.worker import Worker
 from convmem.model import Cache
+from convmem.model.dispatch import Tally
 
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
@@ -27,7 +28,7 @@ _CALLS = 1_000_000
 """Calls to the keeper that may be open at once: every call to a model that waits for a place is one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Cluster:
     """Does ``parallel`` items at once in each of ``workers`` (None: one for each node) of a Ray cluster.
 
@@ -36,6 +37,7 @@ class Cluster:
 
     parallel: int
     workers: int | None = None
+    tallies: tuple[Tally, ...] = ()
 
     def __call__(self, job: Job[I, R], items: Sequence[I], done: Callable[[R], None]) -> None:
         """Do every item. Raises InputError where Ray is not installed, and what an item raises."""
@@ -65,6 +67,7 @@ class Cluster:
                 if row["number"] not in heard:
                     heard.add(row["number"])
                     done(outcome)
+            self.tallies = ray.get(keeper.tallies.remote())
 
 
 def _keeper(ray: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from convmem.core import Model
 from convmem.model import Cache
+from convmem.model.dispatch import Tally
 
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
@@ -30,7 +31,10 @@ class Job(Protocol[I_contra, R_co]):
 
 
 class Engine(Protocol):
-    """Where a job is done."""
+    """Where a job is done. ``tallies``: what each model's server did, when it has ended."""
+
+    @property
+    def tallies(self) -> tuple[Tally, ...]: ...
 
     def __call__(self, job: Job[I, R], items: Sequence[I], done: Callable[[R], None]) -> None:
         """Do every item of ``items``; ``done`` hears of each result in the order in which they end.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from convmem.core import Completion
 from convmem.model import Cache
-from convmem.model.dispatch import Dispatch, Verdict
+from convmem.model.dispatch import Dispatch, Tally, Verdict
 
 BEAT = 2.0
 """Seconds between two words from a worker that has nothing to say."""
@@ -82,6 +82,10 @@ class Keeper:
         """Give a place back, as ``Dispatch.done`` takes it; of a wish that still waits, the waiting ends."""
         if made := self._worker(worker).wishes.pop(wish, None):
             _release(made, verdict, seconds, wait)
+
+    async def tallies(self) -> tuple[Tally, ...]:
+        """What each endpoint did."""
+        return tuple(tally for dispatch in self._dispatches.values() for tally in dispatch.tallies())
 
     def _worker(self, name: str) -> _Known:
         return self._workers.setdefault(name, _Known(asyncio.get_running_loop().time()))

@@ -11,24 +11,32 @@ from typing import TypeVar
 from convmem.core import ConvMemError, Model
 from convmem.engine.job import Job
 from convmem.model import Cache, Pool
+from convmem.model.dispatch import Tally
 
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Local:
     """Does ``parallel`` items at once; their calls to a model share its limit. Replies are kept in the user's cache."""
 
     parallel: int
+    tallies: tuple[Tally, ...] = ()
 
     def __call__(self, job: Job[I, R], items: Sequence[I], done: Callable[[R], None]) -> None:
         """Do every item, the first ones first."""
         asyncio.run(self._do(job, items, done))
 
     async def _do(self, job: Job[I, R], items: Sequence[I], done: Callable[[R], None]) -> None:
+        pools: list[Pool] = []
+
+        def shared(name: str, model: Model) -> Pool:
+            pools.append(share(name, model))
+            return pools[-1]
+
         with closing(Cache.shared()) as cache:
-            async with job.opened(cache, share) as do:
+            async with job.opened(cache, shared) as do:
                 rest: Iterator[I] = iter(items)
 
                 async def worker() -> None:
@@ -41,8 +49,10 @@ class Local:
                             group.create_task(worker())
                 except* ConvMemError as errors:
                     raise errors.exceptions[0] from None
+                finally:
+                    self.tallies = tuple(tally for pool in pools for tally in pool.tallies())
 
 
-def share(name: str, model: Model) -> Model:
+def share(name: str, model: Model) -> Pool:
     """``model`` with one limit for all runs of this process."""
     return model if isinstance(model, Pool) else Pool({name: model})

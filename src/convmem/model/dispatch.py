@@ -28,7 +28,7 @@ _RECENT = 0.2
 _OPENINGS_KEPT = 4_096
 
 
-class Share(NamedTuple):
+class Tally(NamedTuple):
     """What one server did: calls answered, their mean time in seconds, and how often it was set aside."""
 
     name: str
@@ -156,10 +156,10 @@ class Dispatch:
                     waiter.wake()
             self._assign(now)
 
-    def shares(self) -> tuple[Share, ...]:
+    def tallies(self) -> tuple[Tally, ...]:
         """What each server did so far."""
         return tuple(
-            Share(name, lane.calls, lane.seconds / lane.calls if lane.calls else 0.0, lane.pauses)
+            Tally(name, lane.calls, lane.seconds / lane.calls if lane.calls else 0.0, lane.pauses)
             for name, lane in self._lanes.items()
         )
 

@@ -6,6 +6,7 @@ Knows models and how their calls fail; which of them takes a call is up to ``dis
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
@@ -22,9 +23,11 @@ from convmem.core import (
     Tokenizer,
     Transient,
 )
-from convmem.model.dispatch import Dispatch, Share, Verdict
+from convmem.model.dispatch import Dispatch, Tally, Verdict
 from convmem.model.transport import Unreachable
 
+_CREDENTIALS = re.compile(r"//[^/@]*@")
+"""What stands before the host of a URL: names are shown, and it is not."""
 _OPENING = 512
 """Characters by which calls that begin alike are known: windows of one document differ in fewer."""
 
@@ -47,7 +50,7 @@ class Pool:
     def __init__(
         self, members: Mapping[str, Model], *, places: Callable[[Mapping[str, int]], Places] = Dispatch
     ) -> None:
-        self.members = dict(members)
+        self.members = {_CREDENTIALS.sub("//", name): model for name, model in members.items()}
         self._first = next(iter(self.members.values()))
         self._make_places = places
         self._places: Places | None = None
@@ -123,9 +126,9 @@ class Pool:
         """Close every member."""
         await asyncio.gather(*(model.close() for model in self.members.values()))
 
-    def shares(self) -> tuple[Share, ...]:
+    def tallies(self) -> tuple[Tally, ...]:
         """What each member did so far, where the places are this process's own."""
-        return self._places.shares() if isinstance(self._places, Dispatch) else ()
+        return self._places.tallies() if isinstance(self._places, Dispatch) else ()
 
     @property
     def _present(self) -> list[Model]:
