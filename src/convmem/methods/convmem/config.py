@@ -228,11 +228,6 @@ class Settled(Config):
         return 2 if self.kernel == "split" and not self.filter else 1
 
     @property
-    def waits(self) -> int:
-        """How often, in the longest chain of calls, one on a window waits for another on it."""
-        return int(self.kernel == "split" and self.filter) + int(self.evidence == "windows" and self.views > 1)
-
-    @property
     def note_tokens(self) -> int:
         """The longest h of one window, in tokens."""
         return max(self.summary_tokens, self.window) if self.evidence == "windows" else self.summary_tokens

@@ -93,8 +93,9 @@ async def lookup(document: Document, question: str, config: Config, run: Run) ->
         run.warn(
             f"{held.missing:,} of {len(held.windows):,} windows are not in the index: ask again to have them read."
         )
-    shelf = await Shelf.of(held, run)
-    return await Lookup(question, shelf, config, run).answer(), held
+    room = await _room(question, config, run)
+    shelf = await Shelf.of(held, max(1, min(PASSAGE_TOKENS, room // 2)), run)
+    return await Lookup(question, shelf, room, config, run).answer(), held
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +153,9 @@ class Shelf:
     by_passage: Ranking
 
     @classmethod
-    async def of(cls, held: Contents, run: Run) -> Shelf:
-        """A passage is ranked by its own words and by what the index says of it."""
-        passages = boundary_windows(run.document, run.tokenizer, PASSAGE_TOKENS)
+    async def of(cls, held: Contents, passage_tokens: int, run: Run) -> Shelf:
+        """A passage, of ``passage_tokens`` at most, is ranked by its own words and by what the index says of it."""
+        passages = boundary_windows(run.document, run.tokenizer, passage_tokens)
         starts = [passage.span.start for passage in passages]
         told: defaultdict[int, list[str]] = defaultdict(list)
         for evidence in held.notes:
@@ -174,16 +175,17 @@ class Shelf:
 
 @dataclass(slots=True)
 class Lookup:
-    """One question, looked up."""
+    """One question, looked up by calls that have ``room`` tokens for numbered passages."""
 
     question: str
     shelf: Shelf
+    room: int
     config: Config
     run: Run
 
     async def answer(self) -> Finding:
         """The answer of the first call that has one."""
-        room = await self._room()
+        room = self.room
         kept: list[Note] = []
         queries, cited, read = [self.question], list[Span](), set[int]()
         for number in range(self.config.lookups):
@@ -260,14 +262,15 @@ class Lookup:
             self.run.warn(conflict)
         return Finding(self.question, said.answer, True, cite(claim, used, self.run), node)
 
-    async def _room(self) -> int:
-        """The tokens of numbered passages that a call has room for."""
-        template = prompts.load("lookup")
-        frame = await self.run.count(template.system + template.user + self.question) + FRAME_TOKENS
-        room = self.run.room(self.config.answer_tokens, "lookup") - frame
-        if (budget := self.run.settings.budget) is not None:
-            room = min(room, budget - frame - self.config.answer_tokens)
-        return max(0, min(room, self.config.lookup_tokens))
+
+async def _room(question: str, config: Config, run: Run) -> int:
+    """The tokens of numbered passages that a call has room for."""
+    template = prompts.load("lookup")
+    frame = await run.count(template.system + template.user + question) + FRAME_TOKENS
+    room = run.room(config.answer_tokens, "lookup") - frame
+    if (budget := run.settings.budget) is not None:
+        room = min(room, budget - frame - config.answer_tokens)
+    return max(0, min(room, config.lookup_tokens))
 
 
 @dataclass(frozen=True, slots=True)

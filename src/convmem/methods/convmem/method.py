@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil, sqrt
 
 from convmem.core import (
     Answer,
@@ -21,13 +22,16 @@ from convmem.core import (
     Plan,
     Span,
     Stopped,
+    in_thread,
 )
 from convmem.document import Document, Window, Windows
 from convmem.memory.aggregation import Finding, answer_from, combine
+from convmem.memory.agreement import settled_after
 from convmem.memory.belief import Beliefs
 from convmem.memory.calibration import calibrated
-from convmem.memory.convolution import Convolution, Layer, Note, Output, noted
-from convmem.memory.decomposition import SubQuestion, decompose
+from convmem.memory.convolution import Convolution, Note, Output, noted
+from convmem.memory.decomposition import SubQuestion, decompose, in_rounds, named, unreferenced
+from convmem.memory.dedupe import exact, near
 from convmem.memory.kernel import (
     Extract,
     JointKernel,
@@ -44,18 +48,23 @@ from convmem.memory.kernel import (
 from convmem.memory.passages import passages
 from convmem.memory.ranking import Ranking
 from convmem.memory.reading import RankedReading
+from convmem.memory.records import join
 from convmem.memory.residual import residual_buffer
 from convmem.methods.base import Facts, Method
 from convmem.methods.convmem.answering import Reserve
 from convmem.methods.convmem.config import Config, Settled
 from convmem.methods.convmem.estimate import estimate
 from convmem.methods.convmem.indexed import estimate_lookup, lookup
-from convmem.methods.convmem.ranked import RankedAnswer
+from convmem.methods.convmem.ranked import POINTED, RankedAnswer
 from convmem.methods.convmem.windows import slide
 from convmem.run import Run
 
 Scan = Sequence["asyncio.Task[list[Reading]]"]
 """The readings of layer 0 for one channel, window by window, as they come."""
+Issue = Sequence[Scan]
+"""The same for all channels, in the order of issue: those of one window together."""
+NEAR = 0.9
+"""The cosine from which two notes say the same, for `dedupe = embedding`."""
 
 EMPTY = "(nothing)"
 
@@ -105,14 +114,26 @@ class ConvMem(Method[Config]):
 
         questions = await self._channels(question, config, run)
         most = Reserve.of(len(questions) + (config.final == "passages"), config, run).most
+        ranking = await self._ranking(windows, config, run)
         unread: dict[int, Stopped] = {}
-        async with asyncio.TaskGroup() as tasks:
-            scans = self._scan(windows, questions, config, run, tasks, unread)
-            channels = [tasks.create_task(self._channel(q, scans[q.id], config, run, tasks, most)) for q in questions]
+        known: dict[str, Finding] = {}
+        memories: list[Memory] = []
+        for hop in in_rounds(questions):
+            asked, reads = await self._round(hop, questions, known, windows, ranking, run)
+            async with asyncio.TaskGroup() as tasks:
+                issued, scans = self._scan(reads, asked, config, run, tasks, unread)
+                settled = config.early_exit and await self._settles(issued, scans, asked, run)
+                channels = [
+                    tasks.create_task(self._channel(q, scans[q.id], config, run, tasks, most, settled=settled))
+                    for q in asked
+                ]
+            for q, channel in zip(asked, channels, strict=True):
+                memory, known[q.id] = channel.result()
+                memories.append(memory)
         if unread:
             end = "budget" if isinstance(next(iter(unread.values())), BudgetExhausted) else "deadline"
             run.warn(f"The {end} ended reading after {len(windows) - len(unread):,} of {len(windows):,} windows.")
-        memories, findings = zip(*(channel.result() for channel in channels), strict=True)
+        findings = [known[q.id] for q in questions]
         if config.final == "sub_answers":
             answer = await combine(question, findings, run, reply_tokens=config.answer_tokens)
         else:
@@ -122,9 +143,51 @@ class ConvMem(Method[Config]):
                 answer = found[0]
         return self.conclude(run, config, answer, findings, windows=len(windows))
 
+    async def _ranking(self, windows: Windows, config: Settled, run: Run) -> Ranking | None:
+        """What ranks the windows for a question; None where nothing needs a ranking."""
+        if config.rank == "order":
+            return None
+        texts = (run.document.text(window.span) for window in windows)
+        return await Ranking.of(texts, run.embedder if config.rank == "hybrid" else None)
+
+    async def _round(
+        self, hop: Sequence[SubQuestion], questions: Sequence[SubQuestion], known: Mapping[str, Finding],
+        windows: Windows, ranking: Ranking | None, run: Run,
+    ) -> tuple[Sequence[SubQuestion], Sequence[Window]]:  # fmt: skip
+        """The sub-questions of a hop with the answers that they name, and the windows to read, in their order (idea 4).
+
+        What a name points to is read; where one was not found, everything is.
+        """
+        answers = {each: (finding.text, finding.node) for each, finding in known.items() if finding.found}
+        filled = [named(q, answers) for q in hop]
+        asked = [each or replace(q, text=unreferenced(q.text, questions)) for each, q in zip(filled, hop, strict=True)]
+        if None in filled:
+            run.warn("A sub-question that others need found no answer; what they ask is looked for everywhere.")
+        if ranking is None:
+            return asked, windows
+        order = await ranking.ranked([query for q in asked for query in (q.text, *q.names)])
+        if None not in filled and all(q.names for q in asked):
+            order = order[: ceil(POINTED * sqrt(len(windows)))]
+        return asked, [windows[index] for index in order]
+
+    async def _settles(
+        self, issued: Issue, scans: dict[str, Scan], asked: Sequence[SubQuestion], run: Run
+    ) -> bool:  # fmt: skip
+        """Whether agreeing evidence for every channel ends the reading (idea 6); the scans are then what led to it."""
+        count = await settled_after(issued, [q.id for q in asked])
+        if count == len(issued):
+            return False
+        left = [task for tasks in issued[count:] for task in tasks]
+        for task in left:
+            task.cancel()
+        for each, scan in scans.items():
+            scans[each] = [task for task in scan if task not in left]
+        run.warn(f"Agreeing evidence ended reading after {count:,} of {len(issued):,} windows.")
+        return True
+
     async def _by_rank(self, question: str, windows: Windows, config: Settled, run: Run) -> Answer:
         """Where h is the windows' own text: ranked reading instead of a tree."""
-        ranking = None if config.rank == "order" else await Ranking.of(run.document.text(w.span) for w in windows)
+        ranking = await self._ranking(windows, config, run)
         thresholds = Thresholds(config.relevance_background, config.relevance_direct)
         async with asyncio.TaskGroup() as tasks:
             reading = RankedReading(
@@ -146,10 +209,10 @@ class ConvMem(Method[Config]):
         return sub_questions
 
     def _scan(
-        self, windows: Windows, questions: Sequence[SubQuestion], config: Settled, run: Run, tasks: asyncio.TaskGroup,
-        unread: dict[int, Stopped],
-    ) -> Mapping[str, Scan]:  # fmt: skip
-        """Layer 0: every K^(c) on every window, at once (eq. 1 and 4).
+        self, windows: Sequence[Window], questions: Sequence[SubQuestion], config: Settled, run: Run,
+        tasks: asyncio.TaskGroup, unread: dict[int, Stopped],
+    ) -> tuple[Issue, dict[str, Scan]]:  # fmt: skip
+        """Layer 0: every K^(c) on every window, at once (eq. 1 and 4); by window as issued, and by channel.
 
         ``unread`` gets the windows that the run may not read for every channel, by index, and why.
         """
@@ -163,20 +226,23 @@ class ConvMem(Method[Config]):
 
         kernel = make_kernel(config, run)
         groups = [[q] for q in questions] if config.kernel in ("split", "fused") else [questions]
-        scans: dict[str, list[asyncio.Task[list[Reading]]]] = {q.id: [] for q in questions}
         run.emit(LayerStarted(0, len(windows) * len(groups) * config.calls_at_once))
-        for window in windows:
-            for group in groups:
-                task = tasks.create_task(reading(window, group))
-                for asked in group:
-                    scans[asked.id].append(task)
-        return scans
+        issued = [[tasks.create_task(reading(window, group)) for group in groups] for window in windows]
+        places = sorted(range(len(windows)), key=lambda place: windows[place].index)
+        scans: dict[str, Scan] = {
+            q.id: [issued[place][number] for place in places] for number, group in enumerate(groups) for q in group
+        }
+        return issued, scans
 
     async def _channel(
-        self, question: SubQuestion, scan: Scan, config: Settled, run: Run, tasks: asyncio.TaskGroup, most: int | None
-    ) -> tuple[Memory, Finding]:
+        self, question: SubQuestion, scan: Scan, config: Settled, run: Run, tasks: asyncio.TaskGroup, most: int | None,
+        *, settled: bool,
+    ) -> tuple[Memory, Finding]:  # fmt: skip
         """One channel: what it keeps of the document, and its sub-answer a^(c) (eq. 6)."""
-        memory = await self._remember(question, scan, config, run, tasks)
+        if settled:
+            memory = Memory((), await self._skipped(question, scan, config, run))
+        else:
+            memory = await self._remember(question, scan, config, run, tasks)
         return memory, await self._answer(memory, question, config, run, most)
 
     async def _remember(
@@ -184,17 +250,31 @@ class ConvMem(Method[Config]):
     ) -> Memory:
         """H^(L,c) by eq. (2) and (5), and B^(c) by eq. (3)."""
         outputs = self._outputs(question, scan, config, run)
-        layer0 = Layer(0, config.window, config.stride, config.summary_tokens)
-        convolution = Convolution(
-            question, run, tasks, layer0, max_layers=config.max_layers, min_shrink=config.min_shrink
-        )
-        if config.skip == "matched":
-            skipped = await self._skipped(question, scan, config, run)
-            summaries = await convolution.condense(outputs, config.window + sum(note.tokens for note in skipped))
-            return Memory(summaries)
-        summaries = await convolution.condense(outputs, config.window)
+        if config.dedupe != "none":
+            outputs = self._once(outputs, config, run)
+        skipped = await self._skipped(question, scan, config, run) if config.skip == "matched" else []
+        capacity = config.window + sum(note.tokens for note in skipped)
+        if config.merge == "records":
+            summaries, cut = join([note async for output in outputs for note in output.notes], capacity)
+            if cut:
+                run.cut("records beyond the memory", cut)
+        else:
+            convolution = Convolution(
+                question, run, tasks, config.upper, max_layers=config.max_layers, min_shrink=config.min_shrink
+            )
+            summaries = await convolution.condense(outputs, capacity)
         direct = await self._skipped(question, scan, config, run) if config.skip == "on" else []
         return Memory(summaries, direct)
+
+    async def _once(self, outputs: AsyncIterator[Output], config: Settled, run: Run) -> AsyncIterator[Output]:
+        """H^(0,c) with what says the same made one (idea 2)."""
+        every = [output async for output in outputs]
+        notes = [note for output in every for note in output.notes]
+        if config.dedupe == "exact":
+            notes = exact(notes)
+        elif notes:
+            notes = near(notes, await in_thread(run.embedder.embed, [note.evidence.text for note in notes]), NEAR)
+        yield Output(tuple(notes), sum(output.read for output in every))
 
     async def _answer(
         self, memory: Memory, question: SubQuestion, config: Settled, run: Run, most: int | None,
@@ -250,7 +330,8 @@ class ConvMem(Method[Config]):
 
 def make_kernel(config: Settled, run: Run) -> Kernel:
     """K of eq. (1) in the configured form, where it takes notes."""
-    extract: Extract = "quotes" if config.evidence == "quotes" else "summary"
+    assert config.evidence != "windows"
+    extract: Extract = config.evidence
     if config.kernel != "split":
         return JointKernel(run, extract=extract, summary_tokens=config.summary_tokens)
     thresholds = Thresholds(config.relevance_background, config.relevance_direct)
