@@ -87,7 +87,7 @@ def test_one_that_goes_in_the_middle_and_comes_back_is_used_again() -> None:
 
 
 def test_errors_of_one_are_made_good_by_another() -> None:
-    kinds = [Answer(500, {"error": {"message": "no"}}), Answer(401, {"error": {"message": "key"}}), Fault("drop")]
+    kinds = [*(Answer(status, {"error": {"message": "no"}}) for status in (400, 401, 403, 404, 500)), Fault("drop")]
     for kind in (*kinds, Fault("rate_limit", "60")):
         with ScriptedServer(lambda _, kind=kind: kind) as bad, ScriptedServer() as good:
             assert len(asked(f"{bad.url},{good.url}", 20)) == 20
@@ -119,7 +119,7 @@ def test_a_refusal_of_the_prompt_is_not_asked_again_elsewhere() -> None:
     calls = ScriptedModel()
 
     async def main() -> None:
-        await Pool({"a": ScriptedModel(lambda _: Refused("no")), "b": calls}).complete(call())
+        await Pool({"a": ScriptedModel(lambda _: Refused("no", prompt=True)), "b": calls}).complete(call())
 
     with pytest.raises(Refused):
         simulate(main())

@@ -21,7 +21,7 @@ a way that says nothing about the server."""
 _FAILURES = 3
 """So many failures after one another are the server's and not the calls'."""
 _FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 30.0
+_MOST_DOUBLINGS = 5
 _LONGEST_OBEYED = 120.0
 _RECENT = 0.2
 """Weight of the newest time in the mean."""
@@ -63,7 +63,7 @@ class _Lane:
         if self.resumes <= now:  # calls that were in flight together fail together, and count once
             self.setbacks += 1
             self.pauses += 1
-        own = min(_FIRST_PAUSE * 2 ** (self.setbacks - 1), _LONGEST_PAUSE)
+        own = _FIRST_PAUSE * 2 ** min(self.setbacks - 1, _MOST_DOUBLINGS)
         self.resumes = max(self.resumes, now + (own if seconds is None else min(seconds, _LONGEST_OBEYED)))
 
 

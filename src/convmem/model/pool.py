@@ -116,7 +116,7 @@ class Pool:
             except TimedOut:
                 raise  # another would be as long over it
             except (RateLimited, Transient, Fatal) as error:
-                if isinstance(error, Refused):
+                if isinstance(error, Refused) and error.prompt:
                     raise
                 failed = error
         assert failed
@@ -166,12 +166,14 @@ def _verdict(error: ModelError) -> Verdict:
     match error:
         case RateLimited():
             return "busy"
-        case Refused():
-            return "dropped"
-        case Unreachable() | Fatal():
+        case Unreachable():
             return "gone"
-        case Transient() | TimedOut():
+        case Refused(prompt=True):
+            return "dropped"
+        case Refused() | Transient() | TimedOut():
             return "failed"
+        case Fatal():
+            return "gone"
         case _:
             return "dropped"
 
