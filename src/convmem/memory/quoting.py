@@ -20,9 +20,10 @@ _LONGEST_NOTHING = 4
 _LONGEST_KEPT = 500
 _OUTER = "\"'“”‘’«»…."
 _WORD = re.compile(r"[^\W_]+")
-_UNSPACED = re.compile(
+UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
+"""A character of a script that puts no spaces between words."""
 
 
 def says_nothing(text: str) -> bool:
@@ -101,11 +102,11 @@ def _lower(text: str) -> str:
 def terms(text: str) -> list[str]:
     """Words in lower case; for scripts without spaces, pairs of neighbouring characters."""
     words: list[str] = _WORD.findall(text.casefold())
-    if text.isascii() or not _UNSPACED.search(text):
+    if text.isascii() or not UNSPACED.search(text):
         return words
     found: list[str] = []
     for word in words:
-        if _UNSPACED.search(word):
+        if UNSPACED.search(word):
             found.extend(word[i : i + 2] for i in range(max(1, len(word) - 1)))
         else:
             found.append(word)

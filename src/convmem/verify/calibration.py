@@ -205,7 +205,7 @@ def pick(scored: Iterable[tuple[float, bool]], most: float = FALSE_ACCEPTANCE) -
     best = None
     hits = wrong = recalled = 0
     steps = [(score, [entailed for _, entailed in group]) for score, group in groupby(falling, lambda pair: pair[0])]
-    for (score, at), below in zip(steps, [*(score for score, _ in steps[1:]), 0.0], strict=True):
+    for (score, at), (below, _) in zip(steps, [*steps[1:], *steps[-1:]], strict=True):
         hits, wrong = hits + sum(at), wrong + len(at) - sum(at)
         if wrong > most * others:
             break

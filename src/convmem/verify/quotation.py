@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from convmem.memory.quoting import UNSPACED
 from convmem.run import Run
 from convmem.verify.verifier import Judgement, Pair, premises
 
@@ -61,9 +62,14 @@ def _joined(text: str) -> set[str]:
 def _stands(sought: str, within: str) -> bool:
     if not sought:
         return False
-    before = _BEFORE if sought[0].isalnum() else ""
-    after = _AFTER if sought[-1].isalnum() else ""
+    before = _BEFORE if _bounded(sought[0]) else ""
+    after = _AFTER if _bounded(sought[-1]) else ""
     return re.search(before + re.escape(sought) + after, within) is not None
+
+
+def _bounded(char: str) -> bool:
+    """Whether a word that begins or ends with ``char`` can be told from a part of one."""
+    return char.isalnum() and not UNSPACED.match(char)
 
 
 class Quotation:
