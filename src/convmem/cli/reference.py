@@ -36,6 +36,7 @@ _VARIABLES = (
     (f"{PREFIX}API_KEY", "The key for endpoints; without it `OPENAI_API_KEY`. Keys are never read from arguments."),
     (f"{PREFIX}CONFIG", "The configuration file."),
     (f"{PREFIX}CACHE_DIR", "The folder of stored replies and of the downloaded model."),
+    (f"{PREFIX}DATA_DIR", "The folder of the server's documents, runs and keys."),
     (f"{PREFIX}GGUF", "A GGUF file that is used as `local`; nothing is downloaded then."),
     (f"{PREFIX}…", "Any setting above, by its name in capitals: `CONVMEM_MODEL`, `CONVMEM_BUDGET`, `CONVMEM_WINDOW`."),
 )
