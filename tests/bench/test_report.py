@@ -13,13 +13,14 @@ import pytest
 
 from convmem.bench.report import comparisons, published, reported
 from convmem.bench.report.tables import METRICS, as_csv, cells, shown, studies
-from convmem.bench.results import Row
+from convmem.bench.results import Row, Spent
 from tests.support.rows import evidence, failed, row
 
 KEYS = [
     "dataset", "method", "model", "docs", "n", "failed", "unavailable", "f1", "em", "sub_em", "sub_em_strict",
     "sub_em_tokens", "acc_l", "calls", "prompt_tokens", "cached_tokens", "completion_tokens", "depth", "seconds",
     "tokens_per_token", "evidence", "simulated", "layer_tokens", "buffer_tokens", "unreadable", "peak_memory",
+    "judge", "by_role", "by_layer",
 ]  # fmt: skip
 
 
@@ -104,6 +105,22 @@ def test_amounts_are_means_by_the_runs_that_have_them_and_memory_is_the_most() -
     assert line["layer_tokens"] == "600 100"
     [bare] = cells([row("q1", calls=0)])
     assert (bare.layer_tokens, bare.buffer_tokens, bare.unreadable, bare.peak_memory) == ((), None, None, None)
+
+
+def test_costs_by_role_and_layer_are_means_over_questions_and_the_judge_is_named() -> None:
+    rows = [
+        row("q1", by_role={"merge": Spent(4, 400, 40, 8)}, layers=(Spent(2, 100), Spent(6, 50)), judge="some-judge"),
+        row("q2", by_role={"answer": Spent(1, 10)}, layers=(Spent(4, 300),)),
+        row("q3", None, by_role={"merge": Spent(900)}),
+    ]
+    [cell] = cells(rows)
+    summary = cell.summary()
+    assert summary["by_role"]["merge"] == {
+        "calls": 2, "prompt_tokens": 200, "cached_tokens": 20, "completion_tokens": 4,
+    }  # fmt: skip
+    assert [layer["calls"] for layer in summary["by_layer"]] == [3, 3]
+    assert summary["judge"] == "some-judge"
+    assert studies([cell])[0].judges == ("some-judge",)
 
 
 def test_answers_without_context_stand_apart() -> None:

@@ -42,7 +42,7 @@ class Row:
 
     ``question`` is its id and ``asked`` its text. ``label`` names the method with all that sets it apart in these
     results, ``config`` is what it was settled to. ``prediction`` is the extracted answer. ``scores`` are None where the
-    method was unavailable, and 0 where it failed; ``acc_l`` is the mean of ``ratings``, None without a judge.
+    method was unavailable, and 0 where it failed; ``acc_l`` is the mean of ``ratings`` by ``judge``, None without.
     ``docs`` and ``document_tokens`` are 0 for answers without any context. ``replayed`` calls were answered from the
     cache and took no time, so that ``seconds`` is too low by theirs; ``unreadable`` replies could not be read as they
     should. ``layer_tokens`` is |H_l| for each layer, ``buffer_tokens`` |B|, None without one. ``evidence`` is None
@@ -70,6 +70,7 @@ class Row:
     references: tuple[str, ...] = ()
     scores: Mapping[str, float | None] | None = None
     ratings: tuple[float, ...] = ()
+    judge: str = ""
     calls: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0

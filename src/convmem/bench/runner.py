@@ -149,14 +149,15 @@ class Runner:
         row = await (self._without_context(task) if task.entry is None else self._with_context(task, model, cache))
         if self.judge is None or row.simulated or row.status != "answered":
             return row
-        scores = row.scores or {}
+        scores = dict(row.scores or {})
         try:
             ratings = await Asking(self.judge, self.cache).rate(row.asked, row.references, row.prediction)
         except (Fatal, InputError):
             raise
         except ConvMemError as error:
             return replace(row, warnings=(*row.warnings, f"The answer was not rated: {error}"))
-        return replace(row, ratings=ratings, scores={**scores, "acc_l": sum(ratings) / len(ratings)})
+        scores["acc_l"] = sum(ratings) / len(ratings)
+        return replace(row, ratings=ratings, judge=self.judge.identity, scores=scores)
 
     async def _without_context(self, task: Task) -> Row:
         asking = Asking(task.model, self.cache)

@@ -195,7 +195,7 @@ def run(
         except KeyboardInterrupt:
             notes.say("Stopped. Finished rows and calls are stored; run the same command to go on.")
             raise typer.Exit(INTERRUPTED) from None
-    notes.say(f"{results.directory}: {progress.summary()}.")
+    notes.say(f"{results.directory}: {progress.summary()}. To see them: convmem bench report {out} --out report.html")
 
 
 @app.command(no_args_is_help=True)

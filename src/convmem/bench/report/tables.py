@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -18,13 +18,16 @@ import numpy as np
 
 from convmem.bench import statistics
 from convmem.bench.metrics import Scores, agreement, verbosity
-from convmem.bench.results import Row
+from convmem.bench.results import Row, Spent
 from convmem.bench.statistics import Estimate, Values
 
 METRICS = (*Scores._fields, "acc_l")
 HEADLINE = ("f1", "sub_em_strict")
 COSTS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "depth", "seconds", "tokens_per_token")
+SPENT = tuple(field.name for field in fields(Spent))
+NOTHING = Spent()
 STAGES = ("window", "kept", "buffer", "final")
+PARTED = ("by_role", "by_layer", "memory")
 
 _IN_SEQUENCE = 0.9
 
@@ -158,6 +161,31 @@ class Cell:
         return _known(agreement([row.ratings for row in self.rows]))
 
     def share(self, stage: str) -> float | None:
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The models that rated its answers."""
+        return tuple(dict.fromkeys(row.judge for row in self.rows if row.judge))
+
+    @property
+    def by_role(self) -> dict[str, dict[str, float]]:
+        """``SPENT`` of each role of calls, means over questions."""
+        return self._spent(lambda row: row.by_role)
+
+    @property
+    def by_layer(self) -> dict[str, dict[str, float]]:
+        """``SPENT`` of each layer, from layer 0 up, means over questions."""
+        return self._spent(lambda row: {str(layer): spent for layer, spent in enumerate(row.layers)})
+
+    def _spent(self, parts: Callable[[Row], Mapping[str, Spent]]) -> dict[str, dict[str, float]]:
+        """Means of what each part took; a run without a part spent nothing on it."""
+        rows = [row for row in self.rows if row.status != "unavailable"]
+        names = sorted({name for row in rows for name in parts(row)})
+        return {name: {of: self._spent_on(rows, parts, name, of) for of in SPENT} for name in names}
+
+    @staticmethod
+    def _spent_on(rows: Sequence[Row], parts: Callable[[Row], Mapping[str, Spent]], name: str, of: str) -> float:
+        return _over_questions(rows, lambda row: float(getattr(parts(row).get(name, NOTHING), of))) or 0.0
+
         """The share of supporting units, from 0 to 1, that one of ``STAGES`` holds."""
         return _share((e["units"], e[stage]) for e in self._evidence if e[stage] is not None)
 
@@ -232,6 +260,9 @@ class Study:
         return tuple(dict.fromkeys(cell.method for cell in self.read))
 
     @cached_property
+            "judge": ", ".join(self.judges),
+            "by_role": self.by_role,
+            "by_layer": list(self.by_layer.values()),
     def lengths(self) -> tuple[int, ...]:
         return tuple(sorted({cell.docs for cell in self.read}))
 
@@ -247,6 +278,11 @@ class Study:
         cells = [cell for cell in self.read if cell.method == method]
         estimate = statistics.average([cell.values(metric, self.questions) for cell in cells])
         return estimate if estimate.n else None
+    @cached_property
+    def judges(self) -> tuple[str, ...]:
+        """The models that rated answers."""
+        return tuple(dict.fromkeys(judge for cell in self.cells for judge in cell.judges))
+
 
 
 def cells(rows: Iterable[Row]) -> tuple[Cell, ...]:
@@ -287,7 +323,10 @@ def shown(model: str) -> str:
 
 
 def as_csv(summaries: Iterable[Mapping[str, Any]]) -> str:
-    """Summaries as CSV with a header; a score's interval and each stage have columns of their own."""
+    """Summaries as CSV with a header; a score's interval and each stage have columns of their own.
+
+    What rows have different parts of, roles and layers, is left to JSON.
+    """
     flat = [
         {
             f"{name}_{part}" if part else name: number
@@ -334,3 +373,4 @@ def _share(pairs: Iterable[tuple[int, float]]) -> float | None:
 
 def _known(number: float) -> float | None:
     return None if np.isnan(number) else number
+            if name not in PARTED
