@@ -77,7 +77,7 @@ async def decompose(question: str, c_max: int, run: Run, *, hops: bool = False) 
     if in_rounds(linked):
         return linked
     run.warn("The sub-questions refer to answers that none of them gives; all are asked at once.")
-    return tuple(replace(each, text=_unreferenced(each.text, found)) for each in found)
+    return tuple(replace(each, text=unreferenced(each.text, found)) for each in found)
 
 
 def in_rounds(questions: Sequence[SubQuestion]) -> list[list[SubQuestion]]:
@@ -123,7 +123,7 @@ def as_name(answer: str) -> str:
     return neutralize(flat).replace("#", "")
 
 
-def _unreferenced(text: str, questions: Sequence[SubQuestion]) -> str:
+def unreferenced(text: str, questions: Sequence[SubQuestion]) -> str:
     """``text`` with what its references stand for in words; what they refer to themselves is left open."""
     meant = {each.id: _REFERENCE.sub("that", each.text).rstrip("?") for each in questions if each.text != text}
     return _REFERENCE.sub(lambda m: f"the answer to “{meant[n]}”" if (n := str(int(m[1]))) in meant else "that", text)

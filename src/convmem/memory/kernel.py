@@ -28,12 +28,13 @@ from convmem.core import (
 from convmem.document import Window, split
 from convmem.memory.decomposition import SubQuestion
 from convmem.memory.quoting import as_notes, bullets, locate, says_nothing
+from convmem.memory.records import records
 from convmem.model.reply import choice_probabilities, read_choice, read_json, repair_json
 from convmem.run import Ask, Reply, Run
 
 T = TypeVar("T")
 U = TypeVar("U")
-Extract = Literal["summary", "quotes"]
+Extract = Literal["summary", "quotes", "records"]
 YES_OR_NO = ("yes", "no")
 LEAST_WINDOW = 32
 """Tokens below which a window is not halved again: a model without room for that can't read."""
@@ -141,6 +142,9 @@ class SplitKernel:
         )
 
 
+_JOINT = {"summary": "kernel_notes", "quotes": "kernel_quotes", "records": "kernel_records"}
+
+
 class JointKernel:
     """Relevance and notes in one call, for all channels of a window (``joint``) or for one at a time (``fused``)."""
 
@@ -148,7 +152,7 @@ class JointKernel:
         self.run, self.extract, self.summary_tokens = run, extract, summary_tokens
 
     async def __call__(self, window: Window, questions: Sequence[SubQuestion]) -> list[Reading]:
-        name = "kernel_notes" if self.extract == "summary" else "kernel_quotes"
+        name = _JOINT[self.extract]
         reply = await self.run.call(
             on_window(
                 name, window, questions,
@@ -274,8 +278,11 @@ def evidence(
 ) -> tuple[Evidence, ...]:  # fmt: skip
     """A window's notes, each a text and its offset in the reply (-1: not there verbatim), as evidence with spans.
 
-    A note's span is the window; a quote's is its place in the window, and one that the window doesn't hold is dropped.
+    A note's span is the window; a quote's is its place in the window, and one that the window doesn't hold is dropped;
+    a record's is the sentence that it is from.
     """
+    if extract == "records":
+        return records((text for text, _ in texts), window.span, run.document, relevance=r, channel=question.id)
     found = []
     for text, at in texts:
         if extract == "summary":

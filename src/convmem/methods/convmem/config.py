@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from convmem.memory.calibration import Calibration
+from convmem.memory.convolution import Layer
 from convmem.methods.base import MethodConfig
 
 OVER_SCANNING = 5
@@ -91,15 +92,25 @@ class Config(MethodConfig):
     attempts: int = Field(1, ge=1, le=5)
     """The most attempts at an answer, for `windows`: each one that finds nothing is followed by one that reads more."""
     early_exit: bool = False
-    """Whether reading ends when agreeing evidence has given an answer (idea 6)."""
-    evidence: Literal["summary", "quotes", "windows"] | None = "summary"
-    """h: bullets in the model's words; verbatim quotes with their spans; or the windows' own text, the most relevant
-    ones that `buffer_tokens` hold. Unset: `windows` for `score`, else `quotes`."""
+    """Whether reading ends early (idea 6): with `windows`, when agreeing views have led to an answer; else when every
+    channel has overlapping windows of r = 2 that say the same, which then answer without the layers above."""
+    evidence: Literal["summary", "quotes", "records", "windows"] | None = "summary"
+    """h: bullets in the model's words; verbatim quotes with their spans; records (entity, attribute, value, span); or
+    the windows' own text, the likeliest ones that `buffer_tokens` hold. Unset: `windows` for `score`, else `quotes`."""
     overlap: Literal["stride", "boundary"] = "stride"
     """Windows that start every S tokens, or that end at a paragraph or sentence and repeat only what straddles."""
     filter: bool = False
-    """Windows with r = 0 leave the tree: their notes go no further, and `split` does not ask for them. With `windows`,
-    the ranking decides instead."""
+    """Windows with r = 0 leave the tree (idea 1): their notes go no further, and `split` does not ask for them. With
+    `windows`, the ranking decides instead."""
+    upper_stride: Literal["same", "full"] = "same"
+    """Above layer 0, overlap as below, or S = W, cut between bullets (idea 2)."""
+    fan_in: int | None = Field(None, ge=1)
+    """How much of H one merge reads, in tokens (idea 7). Unset: W."""
+    merge: Literal["model", "records"] = "model"
+    """Upper layers by the model, or records joined by code, values that conflict side by side (idea 3)."""
+    dedupe: Literal["none", "exact", "embedding"] = "none"
+    """Whether notes of layer 0 that say the same are made one without a model: by their words, or by embeddings that
+    are near (idea 2)."""
     keep_empty: bool = False
     """Whether the marker of a window without notes stays in H."""
     summary_tokens: int = Field(1_000, ge=1)
@@ -151,6 +162,16 @@ class Config(MethodConfig):
             raise ValueError(f"kernel 'score' writes nothing, so evidence can't be {self.evidence!r}; use 'windows'")
         if self.kernel not in ("score", None) and self.evidence == "windows":
             raise ValueError(f"evidence 'windows' goes with kernel 'score', not {self.kernel!r}")
+        if self.evidence == "records" and self.kernel == "split":
+            raise ValueError("evidence 'records' goes with kernel 'fused' or 'joint', not 'split'")
+        if self.merge == "records" and self.evidence != "records":
+            raise ValueError("merge 'records' joins records: set evidence to 'records' too")
+        tree = self.kernel not in ("score", None) or self.evidence in ("summary", "quotes", "records")
+        if self.early_exit and tree and (self.overlap == "boundary" or self.skip != "on"):
+            raise ValueError(
+                "early_exit needs windows that overlap, to agree, and skip connections, to answer from: "
+                "set overlap to 'stride' and skip to 'on'"
+            )
         if self.kernel in ("fused", "joint") and self.relevance == "logprob":
             raise ValueError(
                 f"relevance 'logprob' needs a reply of one token: kernel 'split' or 'score', not {self.kernel!r}"
@@ -202,7 +223,7 @@ class Settled(Config):
     stride: int
     kernel: Literal["split", "fused", "joint", "score"]
     relevance: Literal["json", "logprob"]
-    evidence: Literal["summary", "quotes", "windows"]
+    evidence: Literal["summary", "quotes", "records", "windows"]
     buffer_tokens: int
     relevance_background: float
     relevance_direct: float
@@ -228,9 +249,21 @@ class Settled(Config):
         return 2 if self.kernel == "split" and not self.filter else 1
 
     @property
+    def waits(self) -> int:
+        """How often, in the longest chain of calls, one on a window waits for another on it."""
+        return int(self.kernel == "split" and self.filter) + int(self.evidence == "windows" and self.views > 1)
+
+    @property
     def note_tokens(self) -> int:
         """The longest h of one window, in tokens."""
         return max(self.summary_tokens, self.window) if self.evidence == "windows" else self.summary_tokens
+
+    @property
+    def upper(self) -> Layer:
+        """How layers above 0 slice what they read (eq. 5)."""
+        window = self.fan_in or self.window
+        stride = window if self.upper_stride == "full" else max(1, window * self.stride // self.window)
+        return Layer(0, window, stride, self.summary_tokens)
 
     @property
     def advance(self) -> int:
