@@ -65,11 +65,13 @@ def test_the_second_question_costs_one_call_and_reads_nothing_again(tmp_path):
     assert [citation.quote for citation in second.citations] == ["At Isleck the keeper was CKander."]
 
 
-def test_where_the_records_are_not_enough_the_passages_that_match_are_read():
+def test_where_the_records_are_not_enough_the_passages_that_match_are_read(tmp_path):
     asked = model(records="NONE")
-    found = answer(asked, TEXT, "Who was the keeper of Isleck?", config=INDEXED)
+    with closing(Cache(tmp_path / "calls.sqlite")) as cache:
+        answer(asked, TEXT, "Who was the keeper of Isleap?", config=INDEXED, cache=cache)
+        found = answer(asked, TEXT, "Who was the keeper of Isleck?", config=INDEXED, cache=cache)
     assert found.text == "CKander" and 0 < found.coverage.read_tokens < found.coverage.tokens / 2
-    assert roles(asked).count("lookup") == 1
+    assert roles(asked).count("lookup") == 2
 
 
 def test_what_a_call_misses_is_looked_up_next_and_what_helped_stays():
