@@ -17,6 +17,7 @@ function showReport() {
     citation.item = h("li", null, passage);
     $("citations").append(citation.item);
   });
+  for (const claim of answer?.claims ?? []) $("claims").append(claimItem(claim));
   $("warnings").append(...(answer?.warnings ?? []).map((warning) => h("li", null, isolated(warning))));
   const parts = answer?.sub_questions ?? [];
   $("parts").hidden = !parts.length;
@@ -27,6 +28,19 @@ function showReport() {
   const legend = $("evidence").querySelector(".legend");
   for (const name of ["direct", "background", "irrelevant", "plain", "lost"]) legend.append(h("span", { className: `key ${name}` }, WORDS[name]));
   legend.append(h("span", { className: "key used" }, "used in the answer"));
+}
+
+/** A claim with its verdict, the passages that this rests on, and those that say otherwise. */
+function claimItem(claim) {
+  const leadsTo = (passage) => {
+    const i = citations.findIndex(({ given }) => String(given.span) === String(passage.span));
+    const link = h("button", { type: "button", className: "cite" }, i < 0 ? isolated(`line ${number.format(passage.location.line)}`) : i + 1);
+    link.addEventListener("click", () => (i < 0 ? jump(unitSpan(passage.span)) : cite(i)));
+    return link;
+  };
+  const against = claim.against.length ? [h("span", { className: "otherwise" }, "otherwise says ", ...claim.against.map(leadsTo))] : [];
+  const verdict = h("strong", null, claim.verdict);
+  return h("li", { className: claim.verdict }, verdict, h("span", null, isolated(claim.text), ...claim.citations.map(leadsTo), ...against));
 }
 
 function showCost() {
