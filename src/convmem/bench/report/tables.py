@@ -23,11 +23,11 @@ from convmem.bench.statistics import Estimate, Values
 
 METRICS = (*Scores._fields, "acc_l")
 HEADLINE = ("f1", "sub_em_strict")
-COSTS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "depth", "seconds", "tokens_per_token")
 SPENT = tuple(field.name for field in fields(Spent))
 NOTHING = Spent()
-STAGES = ("window", "kept", "buffer", "final")
+COSTS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "depth", "seconds", "tokens_per_token")
 PARTED = ("by_role", "by_layer", "memory")
+STAGES = ("window", "kept", "buffer", "final")
 
 _IN_SEQUENCE = 0.9
 
@@ -160,7 +160,6 @@ class Cell:
         """How often the judge rated an answer equally again, from 0 to 1."""
         return _known(agreement([row.ratings for row in self.rows]))
 
-    def share(self, stage: str) -> float | None:
     @property
     def judges(self) -> tuple[str, ...]:
         """The models that rated its answers."""
@@ -186,6 +185,7 @@ class Cell:
     def _spent_on(rows: Sequence[Row], parts: Callable[[Row], Mapping[str, Spent]], name: str, of: str) -> float:
         return _over_questions(rows, lambda row: float(getattr(parts(row).get(name, NOTHING), of))) or 0.0
 
+    def share(self, stage: str) -> float | None:
         """The share of supporting units, from 0 to 1, that one of ``STAGES`` holds."""
         return _share((e["units"], e[stage]) for e in self._evidence if e[stage] is not None)
 
@@ -230,6 +230,9 @@ class Cell:
             "buffer_tokens": self.buffer_tokens,
             "unreadable": self.unreadable,
             "peak_memory": self.peak_memory,
+            "judge": ", ".join(self.judges),
+            "by_role": self.by_role,
+            "by_layer": list(self.by_layer.values()),
         }
 
 
@@ -246,6 +249,11 @@ class Study:
         return any(cell.simulated for cell in self.cells)
 
     @cached_property
+    def judges(self) -> tuple[str, ...]:
+        """The models that rated answers."""
+        return tuple(dict.fromkeys(judge for cell in self.cells for judge in cell.judges))
+
+    @cached_property
     def without_context(self) -> Cell | None:
         """What the model answered without any context."""
         return next((cell for cell in self.cells if not cell.docs), None)
@@ -260,9 +268,6 @@ class Study:
         return tuple(dict.fromkeys(cell.method for cell in self.read))
 
     @cached_property
-            "judge": ", ".join(self.judges),
-            "by_role": self.by_role,
-            "by_layer": list(self.by_layer.values()),
     def lengths(self) -> tuple[int, ...]:
         return tuple(sorted({cell.docs for cell in self.read}))
 
@@ -278,11 +283,6 @@ class Study:
         cells = [cell for cell in self.read if cell.method == method]
         estimate = statistics.average([cell.values(metric, self.questions) for cell in cells])
         return estimate if estimate.n else None
-    @cached_property
-    def judges(self) -> tuple[str, ...]:
-        """The models that rated answers."""
-        return tuple(dict.fromkeys(judge for cell in self.cells for judge in cell.judges))
-
 
 
 def cells(rows: Iterable[Row]) -> tuple[Cell, ...]:
@@ -331,6 +331,7 @@ def as_csv(summaries: Iterable[Mapping[str, Any]]) -> str:
         {
             f"{name}_{part}" if part else name: number
             for name, value in summary.items()
+            if name not in PARTED
             for part, number in (_columns(name, value).items())
         }
         for summary in summaries
@@ -373,4 +374,3 @@ def _share(pairs: Iterable[tuple[int, float]]) -> float | None:
 
 def _known(number: float) -> float | None:
     return None if np.isnan(number) else number
-            if name not in PARTED
