@@ -105,7 +105,7 @@ async function start() {
       viewport();
     });
   }, { passive: true });
-  const last = nodes.findLastIndex((node) => node.status === "ok");
+  const last = nodes.findLastIndex((node) => node.status === "ok" && node.role !== "verify");
   if (last >= 0) select(last, false);
   else {
     $("evidence").hidden = !nodes.length;
