@@ -7,7 +7,7 @@ import { download, events, get, hasKey, post } from "./server.js";
 
 const WORDS = {
   running: "Reading …", done: "Answered", failed: "Failed", cancelled: "Cancelled",
-  interrupted: "Interrupted: the server stopped", 
+  interrupted: "Interrupted: the server stopped",
 };
 const VERDICTS = { supported: "supported by its passages", contradicted: "contradicted by its passages", unsupported: "not supported by its passages" };
 const NEWS = 5000;
@@ -86,7 +86,10 @@ export class Run {
         this.news(`So far: ${event.text}`);
         break;
       case "warned": this.warnings.add(event.text); break;
-      case "resumed": this.restart(); break;
+      case "resumed":
+        this.record.status = "running";
+        this.restart();
+        break;
       case "done": Object.assign(this.record, { status: "done", answer: event.answer }); break;
       case "failed": Object.assign(this.record, { status: "failed", error: event.error }); break;
       case "cancelled": this.record.status = "cancelled"; break;

@@ -50,14 +50,15 @@ export async function download(path, name) {
 // The events of a run from its first to its last, through lost connections. Ends early when `signal` aborts.
 export async function* events(run, signal) {
   let seen = 0;
+  let last = null;
   while (!signal.aborted) {
     try {
       const answer = await send(`/v1/runs/${run}/events?after=${seen}`, { signal });
       for await (const [number, event] of parsed(answer.body)) {
-        seen = number;
+        [seen, last] = [number, event.type];
         yield event;
-        if (LAST.has(event.type)) return;
       }
+      if (LAST.has(last)) return; // only where nothing follows: a run that was resumed goes on behind its first end
     } catch (error) {
       if (error instanceof Refused && error.status < 500) throw error;
     }
