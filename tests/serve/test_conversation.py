@@ -43,12 +43,18 @@ def document(reading: Reading) -> str:
         f"{BOOK}\n \n  {QUESTION}\n",
         BOOK.replace("\n\n", "\n") + "\n" + QUESTION,
         f"{QUESTION}\n{BOOK.replace(chr(10), ' ')}",
+        f"{BOOK}\n {QUESTION}",
     ],
 )
 def test_a_question_is_found_in_the_text_it_comes_with(text: str) -> None:
     reading = read(user(text))
     assert reading.question == QUESTION
     assert "paragraph 7 say?" not in document(reading) and "Paragraph 199 says" in document(reading)
+
+
+def test_a_question_may_go_over_several_lines() -> None:
+    assert read(user(f"{BOOK}\n\nWhat does\nparagraph 7 say?")).question == "What does\nparagraph 7 say?"
+    assert read(user(f"{BOOK}\n\nQuestion: {QUESTION}\nAnswer:")).question == f"Question: {QUESTION}\nAnswer:"
 
 
 def test_system_and_tool_messages_that_are_long_are_read_and_short_ones_are_not() -> None:

@@ -61,7 +61,9 @@ def serve(
     try:
         from convmem.serve.server import Server
         from convmem.serve.telemetry import export_spans
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("convmem"):
+            raise
         raise InputError(f"The server needs more packages ({error.name}): pip install 'convmem[serve]'.") from None
     settings = resolve({} if concurrency is None else {"concurrency": concurrency})
     export_spans()
