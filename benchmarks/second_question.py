@@ -24,7 +24,7 @@ from convmem.bench.simulation import focused, knowledge_of
 from convmem.core import Answer
 from convmem.document import Document
 from convmem.methods.convmem import Config, ConvMem
-from convmem.methods.convmem.indexed import index
+from convmem.methods.convmem.index import index
 from convmem.model import Cache, SimulatedReader, connect
 from convmem.run import RunSettings, simulate
 

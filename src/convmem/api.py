@@ -33,8 +33,8 @@ from convmem.core import (
 from convmem.document import Document, EstimateTokenizer, GgufTokenizer, JsonTokenizer, UnknownVocabulary
 from convmem.methods.base import Facts, facts_of
 from convmem.methods.convmem import ConvMem
-from convmem.methods.convmem.indexed import Indexing
-from convmem.methods.convmem.indexed import index as index_document
+from convmem.methods.convmem.index import Indexing
+from convmem.methods.convmem.index import index as index_document
 from convmem.model import Cache, Embedded, connect, expand, find_local
 from convmem.model.index import Index
 from convmem.prompts import roles

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from convmem.core import ContextExceeded, ConvMemError, Transient
 from convmem.document import Document
 from convmem.methods.convmem import Config, ConvMem
-from convmem.methods.convmem.indexed import index
+from convmem.methods.convmem.index import index
 from convmem.model import Cache
 from convmem.run import RunSettings, simulate
 from tests.support.reading import answer, by_role, fenced

@@ -17,7 +17,7 @@ from convmem.cli.terminal import Notes, counted, one_line, put, tokens
 from convmem.core import InputError
 
 if TYPE_CHECKING:
-    from convmem.methods.convmem.indexed import Indexing
+    from convmem.methods.convmem.index import Indexing
     from convmem.model.index import Index, Indexed
 
 INTERRUPTED = 130

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,15 +27,8 @@ from convmem.core import (
     NOT_FOUND,
     CallFailed,
     ContextExceeded,
-    ConvMemError,
-    Coverage,
-    Event,
     Evidence,
     EvidenceFound,
-    LayerPlan,
-    Ledger,
-    Model,
-    Plan,
     Span,
     Stopped,
     in_thread,
@@ -53,28 +46,21 @@ from convmem.memory.aggregation import (
     unanswered,
 )
 from convmem.memory.convolution import Note
-from convmem.memory.indexing import ROLES, Contents, Pass, contents, named
+from convmem.memory.indexing import Contents, contents
 from convmem.memory.lexical import BM25
 from convmem.memory.passages import read_in
 from convmem.memory.quoting import says_nothing
 from convmem.memory.ranking import Ranking
 from convmem.memory.records import Row, by_subject, joined
-from convmem.methods.base import Facts, Method
 from convmem.methods.convmem.config import PROMPT_TOKENS, Config
-from convmem.methods.estimate import ANSWER_TOKENS, QUESTION
-from convmem.model import Cache
+from convmem.methods.convmem.index import indexing
 from convmem.model.reply import read_json, repair_json
-from convmem.run import Ask, Reply, Run, RunSettings
+from convmem.run import Ask, Reply, Run
 
 PASSAGE_TOKENS = 200
 """The longest passage that is ranked and read, in tokens."""
-TAKEN_DOWN = {"records": 0.5, "summary": 0.3}
-"""What a reading of a window is taken to have in estimates, as a share of the window."""
-EXPECTED_LOOKUPS = 2
-"""Calls that a question is taken to need in estimates."""
 MOST_MATCHES = 200
 """Subjects of the index that are looked at for a question."""
-LIMITED = "the budget or the deadline leaves no room; raise it."
 MOST_VALUES = 8
 """Values of one subject that are looked at together; a subject with more is a list, and no contradiction."""
 KEPT_SHARE = 0.5
@@ -99,51 +85,6 @@ async def lookup(document: Document, question: str, config: Config, run: Run) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Indexing:
-    """What came of indexing a document: what is in the index now, what that cost, and what could not be read."""
-
-    name: str
-    contents: Contents
-    coverage: Coverage
-    usage: Ledger
-    warnings: tuple[str, ...]
-
-
-async def index(
-    method: Method[Config],
-    document: Document,
-    *,
-    model: Model | Mapping[str, Model],
-    settings: RunSettings,
-    cache: Cache | None = None,
-    on_event: Callable[[Event], None] | None = None,
-) -> Indexing:
-    """Index ``document`` in a run of its own; what is in the index is not read again.
-
-    Raises ConvMemError where nothing of the document could be read.
-    """
-
-    def planned(document: Document, facts: Facts, _: str) -> Plan:
-        return estimate_indexing(method.config, document, facts)
-
-    begun = method.running(
-        document, "", planned, model=model, settings=settings, tokenizer=None, cache=cache, on_event=on_event
-    )
-    async with begun as (run, _):
-        held = await contents(document, indexing(method.config), run)
-        coverage = run.coverage(len(held.windows))
-        if held.missing == len(held.windows):
-            failed = coverage.failed_windows
-            raise ConvMemError("Nothing of the document could be indexed: " + (failed[0].reason if failed else LIMITED))
-        return Indexing(named(document), held, coverage, run.ledger, run.warnings)
-
-
-def indexing(config: Config) -> Pass:
-    """How documents are indexed; with ``index`` off, as `convmem index` does it."""
-    return Pass("records" if config.index == "off" else config.index, config.index_window, config.index_tokens)
-
-
-@dataclass(frozen=True, slots=True)
 class Shelf:
     """What can be looked up: the index's notes, those of one subject side by side, and passages of the document."""
 
@@ -160,8 +101,7 @@ class Shelf:
         told: defaultdict[int, list[str]] = defaultdict(list)
         for evidence in held.notes:
             told[_holding(starts, evidence.spans[0])].append(evidence.text)
-        groups = by_subject(joined(Note(evidence, 0, ()) for evidence in held.notes))
-        notes = [unit for group in groups for unit in ([group] if len(group) <= MOST_VALUES else [[n] for n in group])]
+        notes = await in_thread(_by_subject, held.notes)
         said = ["\n".join(note.evidence.text for note in group) for group in notes]
         embedder = run.embedder if run.settings.embeddings else None
         by_passage = await Ranking.of((run.document.text(passage.span) for passage in passages), embedder)
@@ -185,33 +125,37 @@ class Lookup:
 
     async def answer(self) -> Finding:
         """The answer of the first call that has one."""
-        room = self.room
         kept: list[Note] = []
         queries, cited, read = [self.question], list[Span](), set[int]()
+        batch = await self._told()
         for number in range(self.config.lookups):
-            free = room - numbered_tokens(kept)
-            batch = await self._told(free) if number == 0 else await self._passages(queries, cited, read, free)
-            if not batch and number == 0:
-                continue
-            passages = [*kept, *batch]
+            if number or not batch:
+                batch = await self._passages(queries, cited, read, self.room - numbered_tokens(kept))
             if not batch:
                 break
+            passages = [*kept, *batch]
             try:
                 reply = await self._look(passages)
             except (CallFailed, ContextExceeded, Stopped) as failure:
-                return unanswered(self.question, failure, self.run)
+                if number == 0:
+                    return unanswered(self.question, failure, self.run)
+                self.run.warn(f"The document was not looked into further: {failure}")
+                break
             read_in(reply.node, self.run)
             said = reply.value or Said(reply.text.strip())
             if not says_nothing(said.answer):
                 return self._found(said, [note.evidence for note in passages], reply.node)
             named = [passages[n - 1] for n in dict.fromkeys(said.passages) if 0 < n <= len(passages)]
-            kept = _latest([*kept, *(replace(note, nodes=(reply.node,)) for note in named)], round(KEPT_SHARE * room))
+            kept = _latest(
+                [*kept, *(replace(note, nodes=(reply.node,)) for note in named)], round(KEPT_SHARE * self.room)
+            )
             cited += [span for note in named if note.evidence.origin != "raw" for span in note.evidence.spans]
             queries += [said.missing] if said.missing else []
         return Finding(self.question, NOT_FOUND, False)
 
-    async def _told(self, room: int) -> list[Note]:
+    async def _told(self) -> list[Note]:
         """The index's notes that match the question best, as many as there is room for, in the document's order."""
+        room = self.room
         scores = await self.shelf.by_note.scores([self.question])
         ranked = [number for number in np.argsort(-scores, kind="stable")[:MOST_MATCHES].tolist() if scores[number] > 0]
         matches = [note for number in ranked for note in self.shelf.notes[number]]
@@ -289,6 +233,12 @@ class Said:
         return cls(answer, passages, missing if isinstance(missing, str) and not says_nothing(missing) else "")
 
 
+def _by_subject(notes: Sequence[Evidence]) -> list[list[Note]]:
+    """What is looked at together: the values of one subject, where they are few."""
+    groups = by_subject(joined(Note(evidence, 0, ()) for evidence in notes))
+    return [unit for group in groups for unit in ([group] if len(group) <= MOST_VALUES else [[n] for n in group])]
+
+
 def _conflicts(used: Sequence[Evidence], passages: Sequence[Evidence], run: Run) -> Iterator[str]:
     """For each subject of the records ``used`` that has several values, what each of them is and where it stands."""
     subjects: defaultdict[tuple[str, str], list[tuple[Row, Evidence]]] = defaultdict(list)
@@ -326,59 +276,3 @@ _SCHEMA = {
     "required": ["answer", "passages", "missing"],
     "additionalProperties": False,
 }
-
-
-# ------------------------------------------------------------------------------------------------ what it would cost
-
-
-def estimate_indexing(config: Config, document: Document, facts: Facts) -> Plan:
-    """What indexing the windows of ``document`` that are not in the index would cost."""
-    how, count = indexing(config), facts.tokenizer.count
-    windows = how.windows(document, facts.tokenizer)
-    unread = list(windows)
-    if facts.index:
-        keys = how.keys(document, windows, facts.namespace, facts.identity)
-        known = facts.index().readings(keys)
-        unread = [window for window, key in zip(windows, keys, strict=True) if key not in known]
-    template = prompts.load(ROLES[how.kind])
-    lengths = [last - first for first, last in (window.tokens for window in unread)]
-    prompt = sum(lengths) + len(unread) * count(template.system + template.user)
-    replies = sum(min(how.reply, round(TAKEN_DOWN[how.kind] * length)) for length in lengths)
-    assumptions = [f"What is taken down of a window is taken to have {TAKEN_DOWN[how.kind]:.0%} of its length."]
-    if unread and len(unread) < len(windows):
-        assumptions.append(f"{len(windows) - len(unread):,} windows are in the index already.")
-    if not facts.tokenizer.exact:
-        assumptions.insert(0, "Tokens are estimated, not counted.")
-    speed = facts.tokens_per_second
-    return Plan(
-        tokens=document.count(Span(0, document.size), facts.tokenizer),
-        windows=len(windows),
-        channels=1,
-        layers=(LayerPlan(len(unread), prompt),),
-        calls=len(unread),
-        prompt_tokens=prompt,
-        completion_tokens=replies,
-        depth=min(len(unread), 1),
-        seconds=round(prompt / speed[0] + replies / speed[1], 1) if speed else None,
-        assumptions=tuple(assumptions if unread else assumptions[:-1]),
-    )
-
-
-def estimate_lookup(config: Config, document: Document, facts: Facts, question: str) -> Plan:
-    """What a question would cost, and what is missing of the index."""
-    made = estimate_indexing(config, document, facts)
-    template, calls = prompts.load("lookup"), min(EXPECTED_LOOKUPS, config.lookups)
-    each = facts.tokenizer.count(template.system + template.user + (question or QUESTION)) + config.lookup_tokens
-    written = calls * ANSWER_TOKENS
-    speed = facts.tokens_per_second
-    took = round(calls * each / speed[0] + written / speed[1], 1) if speed else 0.0
-    return replace(
-        made,
-        layers=(*(made.layers if made.calls else ()), *[LayerPlan(1, each)] * calls),
-        calls=made.calls + calls,
-        prompt_tokens=made.prompt_tokens + calls * each,
-        completion_tokens=made.completion_tokens + written,
-        depth=made.depth + calls,
-        seconds=None if made.seconds is None else round(made.seconds + took, 1),
-        assumptions=(*made.assumptions, f"A question is taken to need so many calls: {calls}."),
-    )

@@ -54,7 +54,8 @@ from convmem.methods.base import Facts, Method
 from convmem.methods.convmem.answering import Reserve
 from convmem.methods.convmem.config import Config, Settled
 from convmem.methods.convmem.estimate import estimate
-from convmem.methods.convmem.indexed import estimate_lookup, lookup
+from convmem.methods.convmem.index import estimate_lookup
+from convmem.methods.convmem.indexed import lookup
 from convmem.methods.convmem.ranked import POINTED, RankedAnswer
 from convmem.methods.convmem.windows import slide
 from convmem.run import Run
