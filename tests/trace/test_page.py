@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
-from convmem.core import Piece, ReplySlice, Span
+from convmem.core import Claim, Piece, ReplySlice, Span
 from convmem.trace import Trace, encode, to_html
 from tests.support.traces import Recorded, Source, Text, long_run, read
 
@@ -414,3 +415,30 @@ def test_a_large_run_is_smaller_than_its_texts_and_lays_out_only_what_is_seen(sh
     assert in_view(page, "mark.active")
     laid_out = "all => all.map((mark) => mark.checkVisibility({ contentVisibilityAuto: true }))"
     assert page.locator("#text mark").evaluate_all(laid_out) == [False, False, True]
+
+
+def test_the_page_opens_at_the_first_citation(show: Show) -> None:
+    page = show(harbour())
+    settled(page)
+    assert page.locator("mark").first.text_content() == BELL
+    assert in_view(page, "mark")
+
+
+def test_claims_are_shown_with_their_verdicts_and_lead_to_their_passages(show: Show) -> None:
+    run = harbour()
+    assert run.trace.answer
+    bell, keeper = run.trace.answer.citations
+    hostile = "<b>It was</b> cast \u202e at sea."
+    claims = (
+        Claim("The bell was cast at Ostermere.", "supported", (bell,), (keeper,), 0.9),
+        Claim(hostile, "unsupported", (keeper,)),
+        Claim("Nobody kept the light.", "contradicted", (keeper,)),
+    )
+    run.trace.finish(replace(run.trace.answer, claims=claims))
+    page = show(run)
+    assert page.locator("#claims li strong").all_text_contents() == ["supported", "unsupported", "contradicted"]
+    assert page.locator("#claims b").count() == 0
+    page.locator("#claims li").first.get_by_role("button").last.click()
+    settled(page)
+    assert page.locator("mark.active").text_content() == KEEPER
+    assert in_view(page, "mark.active")
