@@ -209,7 +209,12 @@ class Run:
         self._budget.set_aside(tokens)
 
     def keep(self, tokens: int) -> None:
-        """Keep ``tokens`` of the budget from every call, answering ones too, until less is kept."""
+        """Keep ``tokens`` of the budget from every call, answering ones too, until less is kept.
+
+        ``settings`` has what is left, since methods share that out.
+        """
+        limit = self._budget.limit
+        self.settings = self.settings.model_copy(update={"budget": limit and limit - tokens})
         self._budget.keep(tokens)
 
     def subscribe(self, listener: Callable[[Event], None]) -> None:
