@@ -26,6 +26,7 @@ from convmem.core import (
     Model,
     Plan,
     Planned,
+    Span,
     SubAnswer,
     Tokenizer,
     in_thread,
@@ -144,8 +145,8 @@ class Method(ABC, Generic[C]):
         async with begun as (run, plan):
             if checks:
                 await checks.prepare()
-            if checks and settings.budget:
-                run.keep(min(checks.reserve, round(CHECKING_SHARE * settings.budget)))
+            if checks and run.settings.budget:
+                run.keep(min(checks.reserve, round(CHECKING_SHARE * run.settings.budget)))
             answer = await self.solve(document, question, run)
             if checks:
                 run.keep(0)
@@ -178,6 +179,7 @@ class Method(ABC, Generic[C]):
             await each.prepare()
         counter = tokenizer or models[""].tokenizer or EstimateTokenizer()
         await in_thread(document.token_offsets, counter)
+        settings = settings.of(document.count(Span(0, document.size), counter))
         trace = Trace(
             question, method=self.name, config=self.config.model_dump(), model=models[""].identity, seed=settings.seed
         )

@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+_THOUSANDS = {"": 1, "k": 1_000, "m": 1_000_000}
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3_600}
+
+
+def _tokens(value: Any) -> Any:
+    """A number of tokens as people write it: 50000, 50k, 1.5M."""
+    found = re.fullmatch(r"\s*([\d.,_]*\d)\s*([km]?)\s*", value, re.IGNORECASE) if isinstance(value, str) else None
+    return round(float(_plain(found[1])) * _THOUSANDS[found[2].lower()]) if found else value
+
+
+def _seconds(value: Any) -> Any:
+    """A time as people write it: 90, 30s, 2m, 1h."""
+    found = re.fullmatch(r"\s*([\d.]*\d)\s*(s|m|min|h|)\s*", value, re.IGNORECASE) if isinstance(value, str) else None
+    return float(found[1]) * _SECONDS[found[2].lower()] if found else value
+
+
+def _plain(number: str) -> str:
+    return number.replace(",", "").replace("_", "")
 
 
 class RunSettings(BaseModel):
@@ -10,12 +33,15 @@ class RunSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    budget: int | None = Field(default=None, gt=0)
-    """Most prompt and completion tokens that the run may use, retries included, replies from the cache excluded.
-    Unset: no limit. Where tokens are estimated, so is the room that is kept for each call."""
-    deadline: float | None = Field(default=None, gt=0)
-    """Seconds from the start after which nothing runs. Reading stops after four fifths of it, so that the last fifth
-    is left for answering. Unset: no limit."""
+    budget: Annotated[int | None, BeforeValidator(_tokens)] = Field(default=None, gt=0)
+    """Most prompt and completion tokens that the run may use, retries included, replies from the cache excluded: 50000,
+    `50k`, or `5%` of the document's tokens. Unset: no limit. Where tokens are estimated, so is the room that is kept
+    for each call."""
+    budget_share: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """The budget as a share of the document's tokens, as a budget of `5%` sets it to 0.05."""
+    deadline: Annotated[float | None, BeforeValidator(_seconds)] = Field(default=None, gt=0)
+    """Seconds from the start (90, `30s`, `2m`) after which nothing runs. Reading stops after four fifths of it, so that
+    the last fifth is left for answering. Unset: no limit."""
     concurrency: int | None = Field(default=None, gt=0)
     """Calls in flight at once, for each model. Unset: as many as the model serves at once."""
     context: int | None = Field(default=None, gt=0)
@@ -41,3 +67,19 @@ class RunSettings(BaseModel):
     one. Its tokens count against no budget. Unset: texts are ranked by their words."""
     namespace: str = ""
     """Whose cache it is (a tenant on a server); replies are never shared between namespaces."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share(cls, values: Any) -> Any:
+        """A budget in percent is one of the document, whose length is not known yet."""
+        if isinstance(values, Mapping) and isinstance(budget := values.get("budget"), str):
+            if found := re.fullmatch(r"\s*([\d.]*\d)\s*%\s*", budget):
+                return {**values, "budget": None, "budget_share": float(found[1]) / 100}
+        return values
+
+    def of(self, tokens: int) -> Self:
+        """These settings for a document of ``tokens`` tokens: a share of it is a number now, and the lower one counts."""
+        if self.budget_share is None:
+            return self
+        share = max(1, round(self.budget_share * tokens))
+        return self.model_copy(update={"budget": share if self.budget is None else min(share, self.budget)})
