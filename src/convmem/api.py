@@ -60,7 +60,7 @@ def ask(
     model: Models | None = None,
     method: str | None = None,
     preset: str | None = None,
-    budget: int | None = None,
+    budget: int | str | None = None,
     seed: int | None = None,
     on_event: Callable[[Event], None] | None = None,
     cache: Cache | bool = True,
@@ -69,8 +69,8 @@ def ask(
     """Answer ``question`` over ``document``.
 
     What is not given comes from ``CONVMEM_*`` variables, the configuration file, then the preset (``lean``).
-    ``budget`` is in tokens of prompts and replies together. ``settings`` are any others that docs/configuration.md
-    lists, as ``window=4000`` or ``verify=True``, which gives the answer ``claims`` with a verdict each. ``on_event`` is
+    ``budget`` is in tokens of prompts and replies together, or ``"5%"`` of the document.
+    ``settings`` are any others that docs/configuration.md lists, as ``window=4000`` or ``verify=True``, which gives the answer ``claims`` with a verdict each. ``on_event`` is
     called with every event of the run, from its thread. ``cache`` False makes every call anew and stores none.
 
     Works inside a running event loop too (a notebook), which it blocks. Ctrl-C cancels the calls in flight. Raises
@@ -87,7 +87,7 @@ async def ask_async(
     model: Models | None = None,
     method: str | None = None,
     preset: str | None = None,
-    budget: int | None = None,
+    budget: int | str | None = None,
     seed: int | None = None,
     on_event: Callable[[Event], None] | None = None,
     cache: Cache | bool = True,

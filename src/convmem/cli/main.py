@@ -92,10 +92,11 @@ def ask(
     preset: PresetOption = None,
     changes: SetOption = None,
     budget: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            metavar="TOKENS",
-            help="Most tokens of all prompts and replies together. The answer is made from what they sufficed to read.",
+            metavar="TOKENS|SHARE",
+            help="Most tokens of all prompts and replies together, as 50k, or 5% of the document's. The likeliest parts "
+            "are read, until an answer is found.",
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of sampled replies.  [default: 0]")] = None,

@@ -72,13 +72,12 @@ class RunSettings(BaseModel):
     @classmethod
     def _share(cls, values: Any) -> Any:
         """A budget in percent is one of the document, whose length is not known yet."""
-        if isinstance(values, Mapping) and isinstance(budget := values.get("budget"), str):
-            if found := re.fullmatch(r"\s*([\d.]*\d)\s*%\s*", budget):
-                return {**values, "budget": None, "budget_share": float(found[1]) / 100}
-        return values
+        budget = values.get("budget") if isinstance(values, Mapping) else None
+        found = re.fullmatch(r"\s*([\d.]*\d)\s*%\s*", budget) if isinstance(budget, str) else None
+        return {**values, "budget": None, "budget_share": float(found[1]) / 100} if found else values
 
     def of(self, tokens: int) -> Self:
-        """These settings for a document of ``tokens`` tokens: a share of it is a number now, and the lower one counts."""
+        """These settings for a document of ``tokens`` tokens: a share is a number now, and the lower one counts."""
         if self.budget_share is None:
             return self
         share = max(1, round(self.budget_share * tokens))
