@@ -70,8 +70,9 @@ def ask(
 
     What is not given comes from ``CONVMEM_*`` variables, the configuration file, then the preset (``lean``).
     ``budget`` is in tokens of prompts and replies together, or ``"5%"`` of the document.
-    ``settings`` are any others that docs/configuration.md lists, as ``window=4000`` or ``verify=True``, which gives the answer ``claims`` with a verdict each. ``on_event`` is
-    called with every event of the run, from its thread. ``cache`` False makes every call anew and stores none.
+    ``settings`` are any others that docs/configuration.md lists, as ``window=4000`` or
+    ``verify=True``, which gives the answer ``claims`` with a verdict each. ``on_event`` is called with every event of
+    the run, from its thread. ``cache`` False makes every call anew and stores none.
 
     Works inside a running event loop too (a notebook), which it blocks. Ctrl-C cancels the calls in flight. Raises
     InputError for a wrong setting or an unreadable document, and ConvMemError where the run failed.

@@ -95,8 +95,8 @@ def ask(
         str | None,
         typer.Option(
             metavar="TOKENS|SHARE",
-            help="Most tokens of all prompts and replies together, as 50k, or 5% of the document's. The likeliest parts "
-            "are read, until an answer is found.",
+            help="Most tokens of all prompts and replies together: 50000, 50k, or 5% of the document's. The likeliest "
+            "parts are read, until an answer is found.",
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of sampled replies.  [default: 0]")] = None,
