@@ -1,34 +1,44 @@
-"""Time of a run over its lower bound, against a model with a fixed latency and 16 slots.
+"""Time of a run over its lower bound, against a model with a fixed latency, with 16 and 512 slots.
 
-    python -m benchmarks.makespan
+    python -m benchmarks.makespan [--server]
 
-No order of calls takes less than decomposing first, then keeping every slot busy, then answering in two steps. Once in
-simulated time, where only the order of calls counts, and once against a server, where this machine's own work and
-whatever else it does count too. Target: at most 1.1.
+Presets ``paper`` and ``lean`` in simulated time, where only the order of calls counts. No order of calls takes less
+than what must be waited for: for ``paper`` decomposing first, then keeping every slot busy, then answering in two
+steps; for ``lean`` keeping every slot busy with what needs no answer, then the chain that does. Target: at most 1.1.
+``paper`` with 512 slots is above it by design: of the calls on a window one goes ahead, so that the server reads the
+window once, and here are more slots than windows; a latency that does not fall for what is cached overstates that.
+``--server``: ``paper`` with 16 slots against a server too, where this machine's own work and
+whatever else it does count as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from math import ceil
 
-from benchmarks.pipeline import answer, document
+from benchmarks.pipeline import QUESTION, answer, document
 from benchmarks.server import FIELDS, notes, server
-from convmem.core import Call, Completion, Ledger, Usage
+from convmem.core import Call, Completion, Ledger, TokenLogprobs, Usage
 from convmem.document import Document
+from convmem.methods.convmem import Config, ConvMem
 from convmem.model import Cache, Endpoint
 from convmem.run import simulate
 
 TOKENS = 250_000
-SLOTS = 16
+SLOTS = (16, 512)
 LATENCY = 1.0
 CHANNELS = 3
+HOPS = {"sub_questions": ["Who proposed the tariff?", "When was #1 born?"], "keywords": []}
+NO = (TokenLogprobs("No", -0.02, (("No", -0.02), ("Yes", -4.0))),)
 
 
 class Simulated(Endpoint):
-    """What the server does, in the event loop's time."""
+    """What the server does, in the event loop's time; with log-probabilities, and hops where they are asked for."""
+
+    logprobs = True
 
     async def prepare(self) -> None:
         pass
@@ -36,40 +46,55 @@ class Simulated(Endpoint):
     async def complete(self, call: Call) -> Completion:
         await asyncio.sleep(LATENCY)
         prompt = call.messages[-1].content
+        if call.role == "score":
+            return Completion("No", usage=Usage(0, 0, 1), logprobs=NO)
+        if call.role == "decompose_hops":
+            return Completion(json.dumps(HOPS), usage=Usage(0, 0, 40))
         text = json.dumps(FIELDS) if "Reply with JSON" in prompt else notes(prompt.encode())
         return Completion(text, usage=Usage(0, 0, 100))
 
 
-async def seconds(read: Document, model: Endpoint) -> tuple[float, Ledger]:
-    """The time of a run, by the event loop's clock, and what it used."""
+async def paper(read: Document, model: Endpoint) -> Ledger:
     await model.prepare()
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    usage = (await answer(read, model, Cache.temporary())).usage
-    spent = loop.time() - started
-    await model.close()
-    return spent, usage
+    try:
+        return (await answer(read, model, Cache.temporary())).usage
+    finally:
+        await model.close()
 
 
-def least(usage: Ledger) -> float:
+async def lean(read: Document, model: Endpoint) -> Ledger:
+    made = await ConvMem(Config.preset("lean")).answer(read, QUESTION, model=model, cache=Cache.temporary())
+    return made.usage
+
+
+def least(usage: Ledger, preset: str, slots: int) -> float:
     """The lower bound in seconds."""
-    reading = usage.total.calls - 1 - CHANNELS - 1
-    return LATENCY * (1 + ceil(reading / SLOTS) + ceil(CHANNELS / SLOTS) + 1)
+    if preset == "paper":
+        reading = usage.total.calls - 1 - CHANNELS - 1
+        return LATENCY * (1 + ceil(reading / slots) + ceil(CHANNELS / slots) + 1)
+    first = sum(usage.by_role[role].calls for role in ("score", "decompose_hops"))
+    return LATENCY * (ceil(first / slots) + usage.depth - 1)
 
 
 def main() -> None:
     read = document(TOKENS)
-    simulated, usage = simulate(seconds(read, Simulated("", slots=SLOTS)))
-    print(
-        f"{usage.total.calls:,} calls, depth {usage.depth}; simulated {simulated:.2f} s, at least {least(usage):.2f} s"
-    )
-    print(f"ratio {simulated / least(usage):.3f} (target at most 1.1)")
-    with server(latency=LATENCY) as url:
-        worked = time.process_time()
-        served, usage = asyncio.run(seconds(read, Endpoint(url, slots=SLOTS)))
-        worked = time.process_time() - worked
-    print(f"server {served:.2f} s, at least {least(usage):.2f} s; {worked:.2f} s of CPU")
-    print(f"ratio {served / least(usage):.3f}")
+    for preset, work in (("paper", paper), ("lean", lean)):
+        for slots in SLOTS:
+            usage = simulate(work(read, Simulated("", slots=slots)))
+            bound = least(usage, preset, slots)
+            print(
+                f"{preset:<6}{slots:>4} slots  {usage.total.calls:,} calls, depth {usage.depth}; simulated "
+                f"{usage.seconds:.2f} s, at least {bound:.2f} s; ratio {usage.seconds / bound:.3f}",
+                flush=True,
+            )
+    if "--server" in sys.argv:
+        with server(latency=LATENCY) as url:
+            worked = time.process_time()
+            usage = asyncio.run(paper(read, Endpoint(url, slots=SLOTS[0])))
+            worked = time.process_time() - worked
+        bound = least(usage, "paper", SLOTS[0])
+        print(f"server {usage.seconds:.2f} s, at least {bound:.2f} s; {worked:.2f} s of CPU")
+        print(f"ratio {usage.seconds / bound:.3f}")
 
 
 if __name__ == "__main__":

@@ -27,14 +27,17 @@ from convmem.core import (
     Model,
     ModelError,
     Plan,
+    Planned,
     Tokenizer,
     in_thread,
 )
 from convmem.document import Document, EstimateTokenizer, GgufTokenizer, JsonTokenizer, UnknownVocabulary
 from convmem.methods.base import Facts, facts_of
 from convmem.methods.convmem import ConvMem
+from convmem.methods.convmem.alternatives import alternatives
 from convmem.methods.convmem.index import Indexing
 from convmem.methods.convmem.index import index as index_document
+from convmem.methods.convmem.probe import probe_speed
 from convmem.model import Cache, Embedded, connect, expand, find_local
 from convmem.model.index import Index
 from convmem.prompts import roles
@@ -107,16 +110,19 @@ def plan(
     model: Models | None = None,
     method: str | None = None,
     preset: str | None = None,
+    budget: int | str | None = None,
+    probe: bool = False,
     **settings: Any,
 ) -> Plan:
-    """Estimate what ``ask`` would cost. Makes no model call and downloads nothing.
+    """Estimate what ``ask`` would cost, beside other ways to read. Makes no model call and downloads nothing.
 
     A server that answers within a few seconds is asked for its context and tokens; without one tokens are estimated,
-    and ``assumptions`` says so.
+    and ``assumptions`` says so. ``probe`` has the model read a few windows of the document first, so that its speed is
+    known. Raises ConvMemError where that fails.
     """
-    chosen = _resolve({"method": method, "preset": preset}, settings)
+    chosen = _resolve({"method": method, "preset": preset, "budget": budget}, settings)
     models = _by_role(model, chosen.general)
-    return _in_own_loop(partial(_plan, chosen, _document(document), question, models[""]))
+    return _in_own_loop(partial(_plan, chosen, _document(document), question, models[""], probe))
 
 
 def index(
@@ -208,6 +214,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         **asdict(plan),
         "layers": [asdict(layer) for layer in plan.layers],
         "assumptions": list(plan.assumptions),
+        "alternatives": [asdict(way) for way in plan.alternatives],
     }
 
 
@@ -279,6 +286,9 @@ async def _ask(
     async with AsyncExitStack() as stack:
         if cache is False:
             cache = stack.enter_context(closing(Cache.temporary()))
+        if on_event and models[""] == "local" and not find_local():  # what it costs is said before it is downloaded
+            facts = await facts_at_hand(settings, "local")
+            on_event(Planned(await in_thread(settings.method.plan, document, facts, question)))
         return await settings.method.answer(
             document,
             question,
@@ -365,12 +375,32 @@ def _model(spec: str, settings: Settings, progress: Callable[[int, int], None] =
     )
 
 
-async def _plan(settings: Settings, document: Document, question: str, model: str | Model) -> Plan:
+async def _plan(settings: Settings, document: Document, question: str, model: str | Model, probe: bool) -> Plan:
+    if probe:
+        await _probe(settings, document, model)
     with ExitStack() as stack:
         facts = replace(
             await facts_at_hand(settings, model), index=lambda: stack.enter_context(closing(Index.shared()))
         )
-        return await in_thread(settings.method.plan, document, facts, question)
+        plan = await in_thread(settings.method.plan, document, facts, question)
+        ways, reason = (
+            await in_thread(alternatives, document, facts, question)
+            if isinstance(settings.method, ConvMem)
+            else ((), "")
+        )
+    if price := settings.general.price:
+        plan = replace(plan, cost=price.of(plan.prompt_tokens, plan.completion_tokens))
+        ways = [replace(way, cost=price.of(way.prompt_tokens, way.completion_tokens)) for way in ways]
+    return replace(plan, alternatives=tuple(ways), reason=reason)
+
+
+async def _probe(settings: Settings, document: Document, model: str | Model) -> None:
+    """Have ``model`` read a few windows, so that its speed is known from then on."""
+    async with AsyncExitStack() as stack:
+        connected = _connect({"": model}, settings, stack, None)[""]
+        await connected.prepare()
+        with closing(Cache.shared()) as cache:
+            await probe_speed(document, connected, settings.run, cache)
 
 
 async def facts_at_hand(settings: Settings, model: str | Model | None = None) -> Facts:

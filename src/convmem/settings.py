@@ -26,6 +26,21 @@ PREFIX = "CONVMEM_"
 M = TypeVar("M", bound=BaseModel)
 
 
+class Price(BaseModel):
+    """What a model's tokens cost, each per million, in whatever currency; ``cached`` Unset: as any of a prompt."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompt: float = Field(ge=0, allow_inf_nan=False)
+    completion: float = Field(ge=0, allow_inf_nan=False)
+    cached: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+    def of(self, prompt: int, completion: int, cached: int = 0) -> float:
+        """What a prompt's tokens, ``cached`` of which the server had computed before, and a reply's cost together."""
+        kept = self.prompt if self.cached is None else self.cached
+        return ((prompt - cached) * self.prompt + cached * kept + completion * self.completion) / 1_000_000
+
+
 class General(BaseModel):
     """What is asked, whatever the method."""
 
@@ -42,6 +57,9 @@ class General(BaseModel):
     own count, a GGUF file's vocabulary, or an estimate."""
     timeout: float | None = Field(default=None, gt=0)
     """The longest silence between bytes of an endpoint's reply, in seconds. Unset: 300."""
+    price: Price | None = None
+    """What the model's tokens cost, per million: a table of `prompt`, `completion` and, where it differs, `cached` in
+    the file, JSON elsewhere. Plans then say what a run costs, without what a prefix cache saves."""
     method: str = "convmem"
     """How the document is read: a name that `convmem methods` lists."""
     preset: str | None = None

@@ -191,19 +191,25 @@ def plan(
     method: MethodOption = None,
     preset: PresetOption = None,
     changes: SetOption = None,
+    budget: Annotated[int | None, typer.Option(metavar="TOKENS", help="As for ask: what it would be spent on.")] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Have the model read a few windows, so that its speed is known.")
+    ] = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Estimate what asking would cost, without any model call.
+    """Estimate what asking would cost, and compare it with other ways to read. Makes no model call unless --probe.
 
     Downloads nothing. An endpoint is asked for its context and how it counts tokens; where nothing answers, tokens are
-    estimated.
+    estimated. How fast a model is, and how long its replies are, is known from earlier calls. Where the setting price
+    says what its tokens cost, so does the plan.
     """
     from convmem import api
     from convmem.cli.report import plan_table
 
     question = files.pop() if len(files) > 1 and _is_question(files[-1]) else ""
-    estimate = api.plan(files, question, **settings_of(model, changes, method=method, preset=preset))
+    settings = settings_of(model, changes, method=method, preset=preset, budget=budget)
+    estimate = api.plan(files, question, probe=probe, **settings)
     put(json.dumps(api.plan_json(estimate), indent=2) if as_json else plan_table(estimate))
 
 

@@ -94,6 +94,8 @@ def _kind(annotation: Any) -> str:
         return ", ".join(_kind(part) for part in get_args(annotation) if part is not NoneType)
     if get_origin(annotation) is Literal:
         return ", ".join(f"`{value}`" for value in get_args(annotation))
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "table"
     names = {int: "whole number", float: "number", bool: "`true`, `false`", str: "text", Path: "path", dict: "table"}
     return names.get(get_origin(annotation) or annotation, "list")
 

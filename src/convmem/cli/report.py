@@ -52,9 +52,10 @@ def _claim(claim: Claim, answer: Answer, notes: Notes) -> None:
 def plan_line(plan: Plan) -> str:
     """A plan in one line."""
     time = "" if plan.seconds is None else f", about {duration(plan.seconds)}"
+    price = "" if plan.cost is None else f", {money(plan.cost)} in money"
     return (
         f"{tokens(plan.tokens)} tokens in {counted(plan.windows, 'window')}: about {counted(plan.calls, 'call')}, "
-        f"{tokens(plan.prompt_tokens)} prompt and {tokens(plan.completion_tokens)} reply tokens{time}"
+        f"{tokens(plan.prompt_tokens)} prompt and {tokens(plan.completion_tokens)} reply tokens{time}{price}"
     )
 
 
@@ -72,10 +73,31 @@ def plan_table(plan: Plan) -> str:
         ("prompts", f"{tokens(plan.prompt_tokens)} tokens"),
         ("replies", f"{tokens(plan.completion_tokens)} tokens"),
         ("time", "not known for this model" if plan.seconds is None else f"about {duration(plan.seconds)}"),
+        *([("price", money(plan.cost))] if plan.cost is not None else []),
     ]
     lines = [f"{name:<15}{value}" for name, value in rows]
     assumed = ["", "Assumed:", *(f"- {assumption}" for assumption in plan.assumptions)]
-    return "\n".join([*lines, *(assumed if plan.assumptions else [])])
+    return "\n".join([*lines, *(assumed if plan.assumptions else []), *_alternatives(plan)])
+
+
+def _alternatives(plan: Plan) -> list[str]:
+    """Other ways to read, and which of them to take."""
+    if not plan.alternatives:
+        return []
+    priced = any(way.cost is not None for way in plan.alternatives)
+    head = f"{'':<18}{'calls':>9}{'prompts':>10}{'replies':>10}{'time':>12}{'price' if priced else '':>10}".rstrip()
+    rows = []
+    for way in plan.alternatives:
+        time = "" if way.seconds is None else duration(way.seconds)
+        row = f"{'*' if way.recommended else '':<2}{way.name:<16}{way.calls:>9,}{tokens(way.prompt_tokens):>10}"
+        row += f"{tokens(way.completion_tokens):>10}{time:>12}" + (f"{money(way.cost):>10}" if priced else "")
+        rows.append(f"{row}  {way.options}")
+    return ["", "Compared:", head, *rows, "", f"* {plan.reason}"]
+
+
+def money(cost: float | None) -> str:
+    """A price to two digits, whatever its currency."""
+    return "" if cost is None else f"{cost:,.2f}" if cost >= 1 else f"{cost:.2g}"
 
 
 def _quoted(citation: Citation) -> str:

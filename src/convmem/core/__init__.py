@@ -55,17 +55,17 @@ from convmem.core.events import (
     WindowRead,
 )
 from convmem.core.evidence import Evidence, Origin, Piece, Relevance, ReplySlice
-from convmem.core.plan import LayerPlan, Plan
+from convmem.core.plan import Alternative, LayerPlan, Plan
 from convmem.core.span import Span, union
 from convmem.core.threads import checkpoint, in_thread
 
 __all__ = [
     "NOT_FOUND",
-    "Answer", "BestAnswer", "BudgetExhausted", "Call", "CallEnded", "CallFailed", "CallStarted", "Citation", "Claim",
-    "Completion", "ContextExceeded", "ConvMemError", "Coverage", "DeadlinePassed", "Done", "Downloading", "Event",
-    "Evidence", "EvidenceFound", "FailedWindow", "Fatal", "Finish", "InputError", "LayerPlan", "LayerStarted",
-    "Ledger", "Location", "Malformed", "Message", "Model", "ModelError", "Origin", "Piece", "Plan", "Planned",
-    "RateLimited", "Refused", "Relevance", "ReplySlice", "Sampling", "Span", "Stopped", "SubAnswer", "TimedOut",
-    "TokenLogprobs", "Tokenizer", "Totals", "Transient", "Truncation", "Usage", "Verdict", "Warned", "WindowRead",
-    "checkpoint", "in_thread", "union",
+    "Alternative", "Answer", "BestAnswer", "BudgetExhausted", "Call", "CallEnded", "CallFailed", "CallStarted",
+    "Citation", "Claim", "Completion", "ContextExceeded", "ConvMemError", "Coverage", "DeadlinePassed", "Done",
+    "Downloading", "Event", "Evidence", "EvidenceFound", "FailedWindow", "Fatal", "Finish", "InputError", "LayerPlan",
+    "LayerStarted", "Ledger", "Location", "Malformed", "Message", "Model", "ModelError", "Origin", "Piece", "Plan",
+    "Planned", "RateLimited", "Refused", "Relevance", "ReplySlice", "Sampling", "Span", "Stopped", "SubAnswer",
+    "TimedOut", "TokenLogprobs", "Tokenizer", "Totals", "Transient", "Truncation", "Usage", "Verdict", "Warned",
+    "WindowRead", "checkpoint", "in_thread", "union",
 ]  # fmt: skip
