@@ -17,7 +17,6 @@ from convmem.bench.audit import audit
 from convmem.bench.contexts import Benchmark, Recipe, build, sample
 from convmem.bench.datasets import Format
 from convmem.bench.placement import Placement
-from convmem.bench.placement import Placement
 from convmem.bench.pool import Pool
 from convmem.bench.questions import Passage, Question
 from convmem.bench.rename import Renaming

@@ -95,6 +95,7 @@ class Follower:
         filtered, whole = _setting(trace, "filter"), _setting(trace, "evidence") == "windows"
         said = [s for node in read if not (filtered and node.relevance == 0) for s in self._said(node)]
         raw = [node.window for node in read if node.window and node.relevance and whole]
+        raw += [piece for node in read for piece in node.variables.get("pending", ()) if isinstance(piece, Span)]
         skipped = [node.window for node in read if node.window and node.relevance == 2 and buffers(trace)]
         upper = range(1, 1 + max((node.layer for node in trace), default=0))
         merged = [[span for node in trace if node.layer == layer for span in self._said(node)] for layer in upper]

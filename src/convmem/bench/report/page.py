@@ -20,7 +20,7 @@ from jinja2 import Environment, StrictUndefined
 
 from convmem.bench.report import comparisons, plots, published, reported
 from convmem.bench.report.plots import Figure
-from convmem.bench.report.tables import HEADLINE, Cell, shown, studies, with_several_models
+from convmem.bench.report.tables import HEADLINE, Cell, shown, studies, with_gaps, with_several_models
 from convmem.bench.results import Row
 
 _TRACE = re.compile(r"traces/[0-9a-f]+\.html")
@@ -54,6 +54,7 @@ def page(cells: Sequence[Cell], manifest: Mapping[str, Any], link: Callable[[Row
         studies=found,
         images=[{figure.name: _image(figure) for figure in plots.figures(study)} for study in found],
         scalings=[_image(plots.scaling(of)) for of in with_several_models(found)],
+        gaps=[_image(plots.gaps(of)) for of in with_gaps(found)],
         headline=HEADLINE,
         titles=plots.TITLES,
         few=FEW_QUESTIONS,

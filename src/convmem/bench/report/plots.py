@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice, pairwise
 from typing import Any, Literal
@@ -17,7 +17,7 @@ import altair as alt
 import vl_convert  # noqa: F401 - what altair draws with: missed when this is imported, not at the first image
 
 from convmem.bench.evidence import survival_by_distance
-from convmem.bench.report.tables import HEADLINE, Cell, Study, shown, with_several_models
+from convmem.bench.report.tables import HEADLINE, Cell, Study, shown, with_gaps, with_several_models
 
 Records = list[dict[str, Any]]
 
@@ -100,6 +100,8 @@ def every_figure(studies: Sequence[Study]) -> Iterator[Figure]:
         yield from figures(study)
     for of in with_several_models(studies):
         yield scaling(of)
+    for by_gap in with_gaps(studies):
+        yield gaps(by_gap)
 
 
 def figures(study: Study) -> Iterator[Figure]:
@@ -112,6 +114,8 @@ def figures(study: Study) -> Iterator[Figure]:
         yield _funnel(study)
     if losses(study):
         yield _distance(study)
+    if any(cell.occupancy for cell in study.read):
+        yield _occupancy(study)
 
 
 def _scores(study: Study) -> Figure:
@@ -275,6 +279,56 @@ def scaling(studies: Sequence[Study]) -> Figure:
     return _figure(
         together, "scaling", "Score by model", "mean over lengths and 95% interval", layers, records, None,
         "The score of each method with each model.",
+    )  # fmt: skip
+
+
+def gaps(studies: Mapping[int, Study]) -> Figure:
+    """Score by how many windows after the evidence its bridge comes; negative: before."""
+    metric = HEADLINE[-1]
+    cells = tuple(cell for study in studies.values() for cell in study.read)
+    first = next(iter(studies.values()))
+    together = Study(first.dataset.partition(" gap")[0], first.model, cells)
+    records = [
+        {**_scored(cell, metric), "panel": _documents(cell.docs), "gap": gap}
+        for gap, study in sorted(studies.items())
+        for cell in study.read
+        if cell.score(metric)
+    ]
+    base = alt.Chart()
+    colour, beside = _colour(together), _beside(together)
+    x = alt.X("gap:O", sort=sorted(studies), title="windows from the evidence to its bridge").axis(labelAngle=0)
+    y = _score_axis("score", TITLES[metric])
+    layers = [
+        base.mark_rule(opacity=0.55).encode(x, _score_axis("low"), y2="high:Q", color=colour, xOffset=beside),
+        base.mark_line(opacity=0.75).encode(x, y, color=colour, xOffset=beside),
+        _points(base, together).encode(x, y, xOffset=beside),
+    ]
+    return _figure(
+        together, "gap", "Score by evidence gap", "mean and 95% interval; negative: the bridge is read first", layers,
+        records, alt.Facet("panel:N", sort=[_documents(docs) for docs in together.lengths]),
+        "The score of each method by how many windows lie between a piece of evidence and the one it depends on.",
+        apart="x",
+    )  # fmt: skip
+
+
+def _occupancy(study: Study) -> Figure:
+    records = [
+        {"method": cell.method, "panel": f"{store}, {_documents(cell.docs)}", "share": 100 * share, "tokens": tokens}
+        for cell in study.read
+        for share, *both in cell.occupancy
+        for store, tokens in zip(("committed", "pending"), both, strict=True)
+    ]
+    base = alt.Chart()
+    x = alt.X("share:Q", title="% of the steps").scale(domain=[0, 100])
+    y = alt.Y("tokens:Q", title="tokens held")
+    layers = [
+        base.mark_line(opacity=0.75).encode(x, y, color=_colour(study)),
+        _points(base, study).encode(x, y),
+    ]
+    return _figure(
+        study, "occupancy", "What the memory holds", "means over questions; the last step resolves what is pending",
+        layers, records, alt.Facet("panel:N"),
+        "Tokens of committed facts and of pending excerpts, as the reading goes on.",
     )  # fmt: skip
 
 

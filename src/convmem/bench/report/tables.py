@@ -18,6 +18,7 @@ import numpy as np
 
 from convmem.bench import statistics
 from convmem.bench.metrics import Scores, agreement, verbosity
+from convmem.bench.placement import Placement
 from convmem.bench.results import Row, Spent
 from convmem.bench.statistics import Estimate, Values
 
@@ -212,6 +213,34 @@ class Cell:
     def _evidence(self) -> list[Mapping[str, Any]]:
         return [row.evidence for row in self.rows if row.evidence]
 
+    @property
+    def memory(self) -> Mapping[str, float]:
+        """What a memory that commits on evidence went through: counts by kind and reason, means over questions.
+
+        ``forced drops`` are those for want of room, per admitted record. Empty for methods without such a memory.
+        """
+        rows = [row for row in self.rows if "totals" in row.diagnostics]
+        kinds = sorted({kind for row in rows for kind in row.diagnostics["totals"]})
+        counts = {kind: sum(row.diagnostics["totals"].get(kind, 0) for row in rows) for kind in kinds}
+        if admitted := counts.get("admitted"):
+            counts["forced drops"] = len(rows) * counts.get("dropped capacity", 0) / admitted
+        return {kind: count / len(rows) for kind, count in counts.items()}
+
+    @property
+    def occupancy(self) -> list[tuple[float, float, float]]:
+        """Of a memory that commits on evidence: tokens committed and pending, by the share of the steps that are done.
+
+        Means over questions, in tenths; the end is after the final resolution.
+        """
+        runs = [steps for row in self.rows if (steps := row.diagnostics.get("steps"))]
+        at = [k / 10 for k in range(11)]
+        seen = [[steps[max(0, round(share * len(steps)) - 1)] for steps in runs] for share in at]
+        return [
+            (share, *(sum(step[store] for step in steps) / len(runs) for store in ("committed", "pending")))
+            for share, steps in zip(at, seen, strict=True)
+            if runs
+        ]
+
     def summary(self) -> dict[str, Any]:
         """The cell as ``convmem bench report --json`` has it."""
         return {
@@ -233,6 +262,7 @@ class Cell:
             "judge": ", ".join(self.judges),
             "by_role": self.by_role,
             "by_layer": list(self.by_layer.values()),
+            "memory": dict(self.memory),
         }
 
 
@@ -317,6 +347,21 @@ def with_several_models(of: Iterable[Study]) -> list[list[Study]]:
     return [group for group in by_dataset.values() if len(group) > 1]
 
 
+def with_gaps(of: Iterable[Study]) -> list[dict[int, Study]]:
+    """The studies of one dataset and model whose evidence is so many windows apart: negative where the bridge is first.
+
+    Groups of several only.
+    """
+    groups: dict[tuple[str, str], dict[int, Study]] = {}
+    for study in of:
+        name, _, where = study.dataset.partition(" gap")
+        if where and study.read:
+            placement = Placement.parse(f"gap{where}")
+            gap = -placement.gap if placement.order == "forward" else placement.gap
+            groups.setdefault((name, study.model), {})[gap] = study
+    return [group for group in groups.values() if len(group) > 1]
+
+
 def shown(model: str) -> str:
     """A model's identity with its hash, if it is one, cut to what tells models apart."""
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{8,}\b", r"\1…", model)
@@ -337,7 +382,8 @@ def as_csv(summaries: Iterable[Mapping[str, Any]]) -> str:
         for summary in summaries
     ]
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(flat[0]) if flat else [], lineterminator="\n")
+    columns = dict.fromkeys(name for row in flat for name in row)
+    writer = csv.DictWriter(text, fieldnames=list(columns), lineterminator="\n")
     writer.writeheader()
     writer.writerows(flat)
     return text.getvalue()
