@@ -103,8 +103,8 @@ def test_paths_are_beside_the_questions_and_lines_have_settings(convmem, server,
 
 def test_the_cost_alone(convmem, server):
     written(LINES)
-    done = convmem(*BATCH, "--plan")
-    assert done.code == 0 and "12 questions: about" in done.err
+    done = convmem(*BATCH, "--plan", "--set", 'price={"prompt": 1000, "completion": 0}')
+    assert done.code == 0 and "12 questions: about" in done.err and "in money" in done.err
     assert not server.requests and not Path("out.jsonl").exists()
 
 

@@ -19,7 +19,7 @@ SAMPLE = 20
 class Cost:
     """An estimate for ``questions``, from plans of ``planned`` of them; ``unread`` had no document to read.
 
-    ``seconds`` is None where the model's speed is not known.
+    ``seconds`` is None where the model's speed is not known, ``price`` where its tokens have none.
     """
 
     questions: int
@@ -29,6 +29,7 @@ class Cost:
     prompt_tokens: int
     completion_tokens: int
     seconds: float | None
+    price: float | None
 
 
 def estimate(tasks: Sequence[Task]) -> Cost:
@@ -48,14 +49,18 @@ async def _estimate(tasks: Sequence[Task]) -> Cost:
             continue
     share = len(tasks) / max(len(chosen), 1)
     seconds = [plan.seconds for plan in plans if plan.seconds is not None]
+    prompt_tokens = round(share * sum(plan.prompt_tokens for plan in plans))
+    completion_tokens = round(share * sum(plan.completion_tokens for plan in plans))
+    price = chosen[0].settings.general.price if chosen else None
     return Cost(
         questions=len(tasks),
         planned=len(plans),
         unread=len(chosen) - len(plans),
         calls=round(share * sum(plan.calls for plan in plans)),
-        prompt_tokens=round(share * sum(plan.prompt_tokens for plan in plans)),
-        completion_tokens=round(share * sum(plan.completion_tokens for plan in plans)),
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
         seconds=share * sum(seconds) if len(seconds) == len(plans) else None,
+        price=price and price.of(prompt_tokens, completion_tokens),
     )
 
 

@@ -142,9 +142,12 @@ def _engine(name: str, general: General, parallel: int | None, workers: int | No
 
 def _in_words(cost: Cost) -> str:
     """An estimate in one line."""
+    from convmem.cli.report import money
+
     some = "" if cost.planned == cost.questions else f" (from {cost.planned:,} of them)"
     time = "" if cost.seconds is None else f", about {duration(cost.seconds)}"
+    price = "" if cost.price is None else f", {money(cost.price)} in money"
     return (
         f"{counted(cost.questions, 'question')}: about {counted(cost.calls, 'call')}, {tokens(cost.prompt_tokens)} "
-        f"prompt and {tokens(cost.completion_tokens)} reply tokens{time}{some}"
+        f"prompt and {tokens(cost.completion_tokens)} reply tokens{time}{price}{some}"
     )

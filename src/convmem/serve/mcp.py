@@ -55,7 +55,7 @@ Preset = Annotated[
 
 
 class Estimate(BaseModel):
-    """What asking would cost; ``tokens`` are the document's, ``seconds`` None where the model's speed is not known."""
+    """What asking would cost; ``tokens`` are the document's, ``seconds`` and ``cost`` (money) None where not known."""
 
     tokens: int
     windows: int
@@ -66,6 +66,7 @@ class Estimate(BaseModel):
     completion_tokens: int
     depth: int
     seconds: float | None
+    cost: float | None
     assumptions: list[str]
 
 
@@ -125,7 +126,9 @@ class Desk:
         """What asking would cost."""
         settings = resolve(self._with(preset=preset))
         plan = await in_thread(settings.method.plan, document, await facts_at_hand(settings), question)
-        return Estimate(**plan_json(plan))
+        price = settings.general.price
+        cost = price and price.of(plan.prompt_tokens, plan.completion_tokens)
+        return Estimate(**plan_json(plan) | {"cost": cost})
 
     async def ask(
         self, document: Document, question: str, preset: str | None, budget: int | None, heard: Callable[[Event], None]
