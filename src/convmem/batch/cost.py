@@ -60,7 +60,7 @@ async def _estimate(tasks: Sequence[Task]) -> Cost:
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
         seconds=share * sum(seconds) if len(seconds) == len(plans) else None,
-        price=price and price.of(prompt_tokens, completion_tokens),
+        price=price.of(prompt_tokens, completion_tokens) if price else None,
     )
 
 

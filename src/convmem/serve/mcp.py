@@ -127,7 +127,7 @@ class Desk:
         settings = resolve(self._with(preset=preset))
         plan = await in_thread(settings.method.plan, document, await facts_at_hand(settings), question)
         price = settings.general.price
-        cost = price and price.of(plan.prompt_tokens, plan.completion_tokens)
+        cost = price.of(plan.prompt_tokens, plan.completion_tokens) if price else None
         return Estimate(**plan_json(plan) | {"cost": cost})
 
     async def ask(
