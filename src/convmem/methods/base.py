@@ -216,7 +216,8 @@ class Method(ABC, Generic[C]):
         if supported_share(checked) < 1 and (other := await self.reconsider(document, question, checked, run)):
             again = await check(other, question, checks, least, run)
             if supported_share(again) > supported_share(checked):
-                checked = again
+                run.warn(f"The sources did not support a first answer, “{checked.text}”; this one is from other passages.")
+                checked = replace(again, warnings=run.warnings)
         return strictly(checked, run) if run.settings.strict else checked
 
     def conclude(

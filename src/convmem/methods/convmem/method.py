@@ -57,6 +57,7 @@ from convmem.methods.convmem.estimate import estimate
 from convmem.methods.convmem.index import estimate_lookup
 from convmem.methods.convmem.indexed import lookup
 from convmem.methods.convmem.ranked import POINTED, RankedAnswer
+from convmem.methods.convmem.second_look import second_look
 from convmem.methods.convmem.windows import slide
 from convmem.run import Run
 
@@ -322,6 +323,10 @@ class ConvMem(Method[Config]):
             )  # fmt: skip
         except (BudgetExhausted, ContextExceeded):
             return None
+
+    async def reconsider(self, document: Document, question: str, answer: Answer, run: Run) -> Answer | None:
+        found = await second_look(question, run, reply_tokens=self.config.answer_tokens)
+        return replace(answer, text=found.text, citations=found.citations) if found and found.found else None
 
     def plan(self, document: Document, facts: Facts, question: str = "") -> Plan:
         if self.config.index != "off":
