@@ -199,6 +199,35 @@ def run(
 
 
 @app.command(no_args_is_help=True)
+def delay(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", show_default=False, help="A built benchmark.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the shares as JSON.")] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Print the share of questions with delayed evidence.
+
+    That is evidence which stands before what shows that it matters: a biography before the page that says whose it is.
+    """
+    from convmem.bench.contexts import Benchmark
+    from convmem.bench.delay import delayed_shares
+
+    shares = delayed_shares(Benchmark.load(directory))
+    if as_json:
+        found = [
+            {"docs": docs, "questions": rate.of, "delayed": rate.hits, "share": rate.share, "interval": rate.interval}
+            for docs, rate in shares.items()
+        ]
+        put(json.dumps(found, indent=2))
+        return
+    for docs, rate in shares.items():
+        low, high = rate.interval
+        put(
+            f"{counted(docs, 'document')}: evidence is delayed in {rate.hits} of {counted(rate.of, 'question')}, "
+            f"{100 * rate.share:.0f}% (95% interval {100 * low:.0f} to {100 * high:.0f}%)"
+        )
+
+
+@app.command(no_args_is_help=True)
 def calibrate(
     directory: Annotated[Path, typer.Argument(metavar="DIR", show_default=False, help="A built benchmark.")],
     model: Annotated[str, typer.Option("--model", "-m", metavar="M", help="A real model, as for convmem ask.")],
