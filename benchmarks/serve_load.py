@@ -1,4 +1,4 @@
-"""The server under load: ``python -m benchmarks.serve_load [--clients 200] [--seconds 120] [--latency 2.0]``.
+"""The server under load: ``python -m benchmarks.serve_load [--clients 200] [--seconds 120] [--latency 5.0]``.
 
 Clients ask questions over a document of their own, one after another, of a server process whose model answers every
 call after a fixed time. Seven tenths of them share one key, the others have three keys among them. Half way, the server
@@ -116,7 +116,7 @@ class Load:
         head = {"authorization": f"Bearer {self.serving.keys[key]}"}
         started = time.perf_counter()
         try:
-            body = {"model": "benchmark", "messages": messages}
+            body = {"model": "benchmark", "messages": messages, "convmem": {"kernel": "joint"}}
             async with session.post(f"{self.serving.url}/v1/chat/completions", json=body, headers=head) as said:
                 answer = await said.json()
             took = time.perf_counter() - started
@@ -175,7 +175,7 @@ async def restart(serving: Serving, latency: float) -> dict[str, Any]:
             form = aiohttp.FormData()
             form.add_field("files", text.encode(), filename="record.txt")
             document = (await ask("/v1/documents", data=form))["id"]
-            order = {"document": document, "question": "Who proposed it?", "settings": {"window": 500}}
+            order = {"document": document, "question": "Who proposed it?", "settings": {"window": 500, "kernel": "joint"}}
             runs.append((await ask("/v1/runs", json=order))["id"])
         await asyncio.sleep(1.5 * latency)
         stopped = serving.stop()
@@ -203,7 +203,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=120.0)
-    parser.add_argument("--latency", type=float, default=2.0)
+    parser.add_argument("--latency", type=float, default=5.0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, server(latency=given.latency) as model:
         serving = Serving(Path(folder), model)

@@ -21,6 +21,7 @@ FIELDS = {
     "answer": "The council.",
     "passages": [1],
     "findings": [1],
+    "readings": [{"question": n, "relevance": 1, "notes": ["The council."]} for n in (1, 2, 3)],
 }
 NOTES, NOTE_BYTES = 6, 70
 
