@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convmem.core import Transient
-from convmem.memory.decomposition import decompose
+from convmem.memory.decomposition import as_name, decompose, in_rounds, named
 from tests.support.reading import within
 from tests.support.scripted import ScriptedModel
 
@@ -74,3 +74,62 @@ def test_any_json_gives_channels_of_one_line_each(value):
         found, _, _ = split(reply, retries=0)
         assert 1 <= len(found) <= 5 and len({q.text for q in found}) == len(found)
         assert all(q.text.strip() and "\n" not in q.text for q in found)
+
+
+def hops(*texts, question=QUESTION, **more):
+    """(sub-questions, warnings)"""
+    model = ScriptedModel(lambda _: json.dumps({"sub_questions": list(texts)}))
+
+    async def work(run):
+        return await decompose(question, 5, run, hops=True), run.warnings
+
+    found, warnings = within(model, "Ann kept it.", work)
+    assert model.calls[0].role == "decompose_hops" and "keywords" not in model.calls[0].schema["properties"]
+    return found, warnings
+
+
+def test_a_later_hop_names_the_answer_of_an_earlier_one():
+    found, warnings = hops("Who kept the light?", "Where was #1 born?", "When was #2 founded, before #1 left?")
+    assert [q.needs for q in found] == [(), ("1",), ("2", "1")] and not warnings
+    assert [[q.id for q in group] for group in in_rounds(found)] == [["1"], ["2"], ["3"]]
+    asked = named(found[1], {"1": ("Ann Korr (the keeper).", 7)})
+    assert asked.text == "Where was Ann Korr born?" and asked.names == ("Ann Korr",) and 7 in asked.parents
+    assert named(found[1], {}) is None and named(found[1], {"1": ("(nothing)", 7)}) is None
+    assert named(found[0], {}) is found[0]
+
+
+def test_sub_questions_that_need_no_other_are_one_round():
+    found, _ = hops("Who?", "Where?")
+    assert in_rounds(found) == [list(found)]
+
+
+@pytest.mark.parametrize(
+    "texts", [("Who is #1?",), ("Who is #2?", "Who is #1?"), ("Who?", "Where is #4?"), ("Where is #0?",)]
+)
+def test_answers_that_can_not_be_had_fall_back_to_one_round(texts):
+    found, warnings = hops(*texts)
+    assert len(warnings) == 1 and "at once" in warnings[0]
+    assert in_rounds(found) == [list(found)] and not any("#" in q.text for q in found)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 6), max_size=3), min_size=1, max_size=5))
+def test_any_graph_is_read_in_an_order_that_resolves_or_at_once(graph):
+    found, warnings = hops(*(f"Part {n}: " + " ".join(f"#{need}" for need in needs) for n, needs in enumerate(graph)))
+    done = set()
+    for group in in_rounds(found):
+        assert all(done.issuperset(q.needs) for q in group)
+        done |= {q.id for q in group}
+    assert done == {q.id for q in found}
+    assert bool(warnings) == (any(graph) and not any(q.needs for q in found))
+
+
+def test_a_question_with_a_number_sign_of_its_own_refers_to_nothing():
+    found, warnings = hops("Who sang the #1 hit?", question="Who sang the #1 hit?")
+    assert found[0].text == "Who sang the #1 hit?" and not found[0].needs and not warnings
+
+
+@given(st.text(max_size=400))
+def test_an_answer_becomes_a_short_name_without_control_tokens(answer):
+    name = as_name(answer)
+    assert len(name) <= 110 and "\n" not in name and "#" not in name and "<|" not in name
