@@ -82,7 +82,10 @@ class Cited(BaseModel):
 
 
 class Asked(BaseModel):
-    """An answer. ``run`` is what read_passage takes; ``trace`` and ``page`` are resources that show every call."""
+    """An answer. ``run`` is what read_passage takes; ``trace`` and ``page`` are resources that show every call.
+
+    ``claims`` are there where answers are verified.
+    """
 
     answer: str
     citations: list[Cited]
@@ -90,6 +93,7 @@ class Asked(BaseModel):
     coverage: dict[str, Any]
     usage: dict[str, Any]
     warnings: list[str]
+    claims: list[dict[str, Any]] | None = None
     run: str
     trace: str
     page: str
