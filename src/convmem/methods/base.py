@@ -216,7 +216,7 @@ class Method(ABC, Generic[C]):
         if supported_share(checked) < 1 and (other := await self.reconsider(document, question, checked, run)):
             again = await check(other, question, checks, least, run)
             if supported_share(again) > supported_share(checked):
-                run.warn(f"The sources did not support a first answer, “{checked.text}”; this one is from other passages.")
+                run.warn(f"A first answer, “{checked.text}”, was not supported; this one is from other passages.")
                 checked = replace(again, warnings=run.warnings)
         return strictly(checked, run) if run.settings.strict else checked
 
