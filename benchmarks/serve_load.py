@@ -175,7 +175,11 @@ async def restart(serving: Serving, latency: float) -> dict[str, Any]:
             form = aiohttp.FormData()
             form.add_field("files", text.encode(), filename="record.txt")
             document = (await ask("/v1/documents", data=form))["id"]
-            order = {"document": document, "question": "Who proposed it?", "settings": {"window": 500, "kernel": "joint"}}
+            order = {
+                "document": document,
+                "question": "Who proposed it?",
+                "settings": {"window": 500, "kernel": "joint"},
+            }
             runs.append((await ask("/v1/runs", json=order))["id"])
         await asyncio.sleep(1.5 * latency)
         stopped = serving.stop()

@@ -4,7 +4,7 @@
    is passed to the model as it is.
 2. Otherwise its files, and every long message or part of one that is not the assistant's, are the document, in their
    order. Long is what has more than ``LONG`` characters. A question that stands in a long text, as its last paragraph
-   (or line), or else its first, is taken out of it.
+   (or its last line, after a sentence), or else its first, is taken out of it.
 3. The last user message is the question; the short messages before it, and the questions taken out, are the
    conversation that it goes on from. System messages that are short say nothing about a document and are left out.
 4. Where nothing is long, and there are no files, the conversation itself is the document.
@@ -33,6 +33,10 @@ LONGEST_QUESTION = 2_000
 """Characters of a paragraph, or a line, that is taken for a question."""
 
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
+_LINE = re.compile("\n")
+_MARKS = ("?", "\uff1f")
+_LAST_LINE = re.compile(r"""[.!?:"”)]\s*\n[ \t]*([^\n]+[?\uff1f])\Z""")
+"""A question on a line of its own after the end of a sentence, as commands append it to what a pipe gives them."""
 _DATA_URL = re.compile(r"data:[\w.+/-]*(?:;[\w=.+-]+)*;base64,", re.ASCII)
 
 
@@ -120,23 +124,20 @@ def _parted(number: int, message: Mapping[str, Any], *, asks: bool) -> tuple[lis
 
 def _split(text: str) -> tuple[str, str]:
     """A long text without the question in it, and the question; all of the text where there is none."""
-    for separator in (_PARAGRAPH, re.compile("\n")):
-        body = text.strip()
+    body = text.strip()
+    if (found := _LAST_LINE.search(body)) and len(found[1]) <= LONGEST_QUESTION:
+        return body[: found.start(1)].strip(), found[1]
+    for separator in (_PARAGRAPH, _LINE):
         breaks = [match.span() for match in separator.finditer(body)]
         if not breaks:
             continue
         (first_end, first_next), (last_end, last_next) = breaks[0], breaks[-1]
         first, last = body[:first_end].strip(), body[last_next:].strip()
-        if (
-            0 < len(first) <= LONGEST_QUESTION
-            and first.endswith(("?", "\uff1f"))
-            and not last.endswith(("?", "\uff1f"))
-        ):
-            return body[first_next:].strip(), first
-        if 0 < len(last) <= LONGEST_QUESTION:
-            return body[:last_end].strip(), last
-        if 0 < len(first) <= LONGEST_QUESTION:
-            return body[first_next:].strip(), first
+        from_first, from_last = (body[first_next:].strip(), first), (body[:last_end].strip(), last)
+        asked_first = first.endswith(_MARKS) and not last.endswith(_MARKS)
+        for rest, question in (from_first, from_last) if asked_first else (from_last, from_first):
+            if 0 < len(question) <= LONGEST_QUESTION:
+                return rest, question
     return text, ""
 
 
