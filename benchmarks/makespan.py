@@ -21,7 +21,7 @@ from math import ceil
 
 from benchmarks.pipeline import QUESTION, answer, document
 from benchmarks.server import FIELDS, notes, server
-from convmem.core import Call, Completion, Ledger, TokenLogprobs, Usage
+from convmem.core import Answer, Call, Completion, TokenLogprobs, Usage
 from convmem.document import Document
 from convmem.methods.convmem import Config, ConvMem
 from convmem.model import Cache, Endpoint
@@ -54,34 +54,33 @@ class Simulated(Endpoint):
         return Completion(text, usage=Usage(0, 0, 100))
 
 
-async def paper(read: Document, model: Endpoint) -> Ledger:
+async def paper(read: Document, model: Endpoint) -> Answer:
     await model.prepare()
     try:
-        return (await answer(read, model, Cache.temporary())).usage
+        return await answer(read, model, Cache.temporary())
     finally:
         await model.close()
 
 
-async def lean(read: Document, model: Endpoint) -> Ledger:
-    made = await ConvMem(Config.preset("lean")).answer(read, QUESTION, model=model, cache=Cache.temporary())
-    return made.usage
+async def lean(read: Document, model: Endpoint) -> Answer:
+    return await ConvMem(Config.preset("lean")).answer(read, QUESTION, model=model, cache=Cache.temporary())
 
 
-def least(usage: Ledger, preset: str, slots: int) -> float:
+def least(made: Answer, preset: str, slots: int) -> float:
     """The lower bound in seconds."""
+    usage = made.usage
     if preset == "paper":
         reading = usage.total.calls - 1 - CHANNELS - 1
         return LATENCY * (1 + ceil(reading / slots) + ceil(CHANNELS / slots) + 1)
-    first = sum(usage.by_role[role].calls for role in ("score", "decompose_hops"))
-    return LATENCY * (ceil(first / slots) + usage.depth - 1)
+    return LATENCY * (ceil(made.coverage.windows / slots) + usage.depth - 1)
 
 
 def main() -> None:
     read = document(TOKENS)
     for preset, work in (("paper", paper), ("lean", lean)):
         for slots in SLOTS:
-            usage = simulate(work(read, Simulated("", slots=slots)))
-            bound = least(usage, preset, slots)
+            made = simulate(work(read, Simulated("", slots=slots)))
+            usage, bound = made.usage, least(made, preset, slots)
             print(
                 f"{preset:<6}{slots:>4} slots  {usage.total.calls:,} calls, depth {usage.depth}; simulated "
                 f"{usage.seconds:.2f} s, at least {bound:.2f} s; ratio {usage.seconds / bound:.3f}",
@@ -90,11 +89,11 @@ def main() -> None:
     if "--server" in sys.argv:
         with server(latency=LATENCY) as url:
             worked = time.process_time()
-            usage = asyncio.run(paper(read, Endpoint(url, slots=SLOTS[0])))
+            made = asyncio.run(paper(read, Endpoint(url, slots=SLOTS[0])))
             worked = time.process_time() - worked
-        bound = least(usage, "paper", SLOTS[0])
-        print(f"server {usage.seconds:.2f} s, at least {bound:.2f} s; {worked:.2f} s of CPU")
-        print(f"ratio {usage.seconds / bound:.3f}")
+        bound = least(made, "paper", SLOTS[0])
+        print(f"server {made.usage.seconds:.2f} s, at least {bound:.2f} s; {worked:.2f} s of CPU")
+        print(f"ratio {made.usage.seconds / bound:.3f}")
 
 
 if __name__ == "__main__":

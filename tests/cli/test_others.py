@@ -16,7 +16,7 @@ def test_a_plan_in_json_has_the_keys_that_programs_rely_on(convmem, server):
     assert (done.code, done.err) == (0, "")
     assert set(plan) == {
         "tokens", "windows", "channels", "layers", "calls", "prompt_tokens", "completion_tokens", "depth", "seconds",
-        "assumptions",
+        "assumptions", "cost", "alternatives", "reason",
     }  # fmt: skip
     assert set(plan["layers"][0]) == {"calls", "prompt_tokens"}
     assert plan["seconds"] is None and plan["channels"] == 3 and server.requests == []
