@@ -52,12 +52,21 @@ def say(call: Call) -> str:
             return f"<check>yes</check><update>{REMEMBERED}</update><next>continue</next>"
         case "memorize_entries":
             return json.dumps({"operations": [operation("update", "core", content=REMEMBERED)]})
+        case "commit":
+            return json.dumps({"promote": [] if "rained" in shown(call)["committed"] else [filling(call)]})
         case "summarize_cluster":
             return " ".join(shown(call)["passages"].split()[:20])
         case "direct" | "sub_answer" | "answer":
             return json.dumps({"answer": "Ann", "passages": [1], "findings": [1]})
         case _:
             return r"\boxed{Ann}"
+
+
+def filling(call: Call) -> dict[str, object]:
+    """A promotion of the first four sentences of a section."""
+    text = " ".join(" ".join(shown(call)["section"].split("[")[1:5]).split())
+    quoted = " ".join(part for part in text.split() if not part.endswith("]"))
+    return {"facts": [{"text": quoted, "sentences": [1, 2, 3, 4]}]}
 
 
 def cost(name: str, config: Mapping[str, object], preset: str = "lean", **more: object) -> tuple[Answer, list[Call]]:
@@ -102,6 +111,11 @@ def test_a_formula_is_what_a_run_costs(name: str) -> None:
             f = frame(calls, "summarize_cluster", tags=("passages",))
             symbols = {"N": N, "L": answer.coverage.windows, "s": 7, "K": 300, "f": f}
             slack = 0.35
+        case "coem":
+            answer, calls = cost(name, {"chunk_tokens": SECTION, "memory_tokens": MEMORY + 1, "pending_tokens": 0})
+            f = frame(calls, "commit", tags=("section", "committed", "pending"))
+            symbols = {"N": N, "T": N / SECTION, "m": MEMORY, "f": f}
+            slack = 0.06  # the last instructions are shorter
         case _:
             answer, calls = cost(name, {"chunk_tokens": SECTION, "memory_tokens": MEMORY})
             tags = tuple(tag for tag in shown(calls[0]) if tag != "problem")
