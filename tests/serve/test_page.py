@@ -201,6 +201,14 @@ def test_nothing_that_a_document_says_comes_alive(serve, show):
     expect(page.locator("#reader-text")).to_contain_text(HOSTILE)
 
 
+def test_the_citations_of_a_chat_lead_to_their_places(serve, show):
+    server = serve()
+    message = server.client().chat(f"{BOOK}\n\n{QUESTION}").ok["choices"][0]["message"]
+    page = show(server, message["annotations"][0]["url_citation"]["url"].removeprefix(f"{server.url}/"))
+    expect(page.locator("#reader mark")).to_have_text(ANSWER)
+    expect(page.locator("#reader-place")).to_contain_text("line 153")
+
+
 def test_citations_are_marked_behind_characters_of_two_units(serve, show):
     page = show(serve())
     add(page, f"{'🏮' * 500}\n\n{BOOK}")

@@ -1,6 +1,7 @@
 // The page: documents, the question, the ways of reading, and the runs that the address names, so that a reload loses nothing.
 
 import { counted, find, make, short } from "./dom.js";
+import { open } from "./reader.js";
 import { expected, labelled, show } from "./run.js";
 import { get, post, Refused, upload, useKey } from "./server.js";
 
@@ -122,14 +123,22 @@ async function ask() {
   if (refused) throw refused.reason;
 }
 
+// What the address names: runs, or a place in a document, to which the citations of a chat lead.
 async function showNamed() {
-  const ids = location.hash.slice(1).split(",").filter((id) => /^run_[0-9a-f]+$/.test(id));
+  const named = location.hash.slice(1);
+  const ids = named.split(",").filter((id) => /^run_[0-9a-f]+$/.test(id));
   find("runs").replaceChildren();
-  if (!ids.length) return;
-  const records = await Promise.all(ids.map((id) => get(`/v1/runs/${id}`)));
-  find("question").value = records[0].question;
-  await show(records);
-  await shelf.refresh(records[0].document);
+  if (ids.length) {
+    const records = await Promise.all(ids.map((id) => get(`/v1/runs/${id}`)));
+    find("question").value = records[0].question;
+    await show(records);
+    await shelf.refresh(records[0].document);
+    return;
+  }
+  const at = new URLSearchParams(named);
+  if (!at.get("document")) return;
+  const document_ = await get(`/v1/documents/${encodeURIComponent(at.get("document"))}`);
+  await open(document_, { source: at.get("source"), start: Number(at.get("start")), end: Number(at.get("end")) });
 }
 
 async function listEarlier() {

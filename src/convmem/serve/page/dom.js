@@ -22,6 +22,7 @@ export function short(number) {
 }
 
 export function duration(seconds) {
+  if (seconds < 1) return "less than a second";
   if (seconds < 60) return `${Math.round(seconds)} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
   return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;

@@ -7,30 +7,33 @@ const AROUND = 4000;
 
 let shown = null;
 
+// `at` has the source, start and end of a place; its line and page are asked for where it has none.
 export async function open(document_, at) {
-  find("reader-place").textContent = at.line ? place(at) : at.source;
   const text = find("reader-text");
   text.replaceChildren(make("p", { class: "quiet" }, "Opening …"));
+  find("reader-place").textContent = at.source;
   if (!find("reader").open) find("reader").showModal();
-  const source = document_.sources.find((each) => each.name === at.source);
+  const source = document_.sources.find((each) => each.name === at.source) ?? document_.sources[0];
+  if (!at.line) at = { ...(await slice(document_, source, at.start, at.end)), end: at.end };
+  find("reader-place").textContent = place(at);
   shown = { document_, source, at, start: Math.max(0, at.start - AROUND), end: at.end + AROUND };
   await show();
-  const mark = text.querySelector("mark");
-  if (mark) mark.scrollIntoView({ block: "center" });
+  text.querySelector("mark")?.scrollIntoView({ block: "center" });
 }
+
+const slice = (document_, source, start, end) =>
+  get(`/v1/documents/${document_.id}/text?${new URLSearchParams({ source: source.name, start, end })}`);
 
 async function show() {
   const now = shown;
   const { document_, source, at } = now;
-  const query = new URLSearchParams({ source: source.name, start: now.start, end: now.end });
-  const slice = await get(`/v1/documents/${document_.id}/text?${query}`);
+  const found = await slice(document_, source, now.start, now.end);
   if (now !== shown) return;
-  [now.start, now.end] = [slice.start, slice.end];
-  if (!at.line) find("reader-place").textContent = place(slice);
+  [now.start, now.end] = [found.start, found.end];
   find("reader-text").replaceChildren(
-    further("Earlier", slice.start > 0, () => (now.start = Math.max(0, now.start - AROUND))),
-    ...paged(slice, source.pages ?? [], at),
-    further("Later", slice.end < source.characters, () => (now.end += AROUND)),
+    further("Earlier", found.start > 0, () => (now.start = Math.max(0, now.start - AROUND))),
+    ...paged(found, source.pages ?? [], at),
+    further("Later", found.end < source.characters, () => (now.end += AROUND)),
   );
 }
 
@@ -44,15 +47,15 @@ function further(words, there, move) {
   return there ? make("button", { type: "button", class: "further", onclick: more }, words) : null;
 }
 
-// The slice's text in paragraphs of its pages, with what is cited in a mark.
-function paged(slice, pages, at) {
-  const cuts = pages.filter((start) => start > slice.start && start < slice.end);
-  const edges = [slice.start, ...cuts, slice.end];
-  const characters = [...slice.text]; // the server counts characters, a string's own indices count halves of some
+// A slice's text in paragraphs of its pages, with what is cited in a mark.
+function paged(found, pages, at) {
+  const cuts = pages.filter((start) => start > found.start && start < found.end);
+  const edges = [found.start, ...cuts, found.end];
+  const characters = [...found.text]; // the server counts characters, a string's own indices count halves of some
   return edges.slice(0, -1).flatMap((start, index) => {
     const end = edges[index + 1];
     const part = (from, to) =>
-      characters.slice(Math.max(from, start) - slice.start, Math.max(Math.min(to, end), start) - slice.start).join("");
+      characters.slice(Math.max(from, start) - found.start, Math.max(Math.min(to, end), start) - found.start).join("");
     const marked = part(at.start, at.end);
     const text = make("div", { class: "text" }, part(start, at.start), marked ? make("mark", {}, marked) : null, part(Math.max(at.end, start), end));
     return pages.includes(start) ? [make("h3", {}, `Page ${pages.indexOf(start) + 1}`), text] : [text];
