@@ -6,6 +6,7 @@ it names another keeper of that isle, and unknown otherwise.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -190,3 +191,42 @@ def test_claims_are_the_whole_answer(text: str) -> None:
     places = claims_in(text)
     said = "".join(text[place.start : place.end] for place in places)
     assert "".join(said.split()) == "".join(text.split()) or text == NOT_FOUND
+
+
+def test_convmem_looks_again_where_its_sources_dont_say_so() -> None:
+    """The first answer is from the windows that fit; what supports one is in a relevant window that did not."""
+    filler = " ".join(f"On day {n} the gulls were loud and the sea was grey." for n in range(60))
+    document = f"At Isleaa the keeper was Anna. {filler} {ISLEAP} {filler}"
+    shown: list[str] = []
+
+    def direct(call: Call) -> dict[str, Any]:
+        shown.append(call.messages[-1].content)
+        said = ISLEAP if ISLEAP in shown[-1] else "At Isleap the keeper was Zoe."
+        return {"answer": said, "passages": [1]}
+
+    def score(call: Call) -> Completion:
+        text = call.messages[-1].content
+        yes = 0.9 if "Isleaa" in text else 0.7 if ISLEAP in text else 0.01
+        top = (("Yes", math.log(yes)), ("No", math.log(1 - yes)))
+        return completion(call, "Yes", logprobs=(TokenLogprobs("Yes", math.log(yes), top),))
+
+    config = {"one_call_tokens": 0, "window": 64, "buffer_tokens": 90, "decompose": "off", "lexical_weight": 0.0}
+    method = ConvMem(Config.preset("lean", **config))
+
+    def asked(**given: Any) -> Answer:
+        model = ScriptedModel(by_role(direct=direct, sub_answer=direct, score=score, verify=judge))
+        return simulate(
+            method.answer(
+                Document.from_text(document),
+                "Who?",
+                model=model,
+                settings=RunSettings(**given),
+                cache=Cache.temporary(),
+            )
+        )
+
+    assert "Zoe" in asked().text
+    again = asked(verify=True)
+    assert again.text == ISLEAP and [claim.verdict for claim in again.claims or ()] == ["supported"]
+    assert any("Zoe" in warning for warning in again.warnings)
+    assert ISLEAP in shown[-1] and "Isleaa" not in shown[-1]
