@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 
 from convmem.core import ConvMemError
 from convmem.methods.convmem.config import PROMPT_TOKENS, Settled
@@ -56,7 +56,15 @@ class Reserve:
             aside = once = min(once, budget // 2)
         most = int(((once - final) / prompts - reply) / counted)
         if most < PROMPT_TOKENS:
-            raise ConvMemError(f"The budget of {budget:,} tokens is too small to read anything and answer; raise it.")
+            answering = final + prompts * (ceil(counted * PROMPT_TOKENS) + 1 + reply)
+            if config.evidence == "windows":
+                enough = sum(_used(run)) + answering
+            else:  # half of the budget is kept for answering, and a window must fit the other half
+                window = ceil(counted * (min(config.window, run.size) + PROMPT_TOKENS))
+                enough = 2 * max(answering, window + prompts * config.summary_tokens)
+            raise ConvMemError(
+                f"The budget of {budget:,} tokens is too small to read anything and answer; {enough:,} would do."
+            )
         run.set_aside(aside)
         return cls(max(config.memory_tokens, most - PROMPT_TOKENS), aside, once, most)
 
