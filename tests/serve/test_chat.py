@@ -34,6 +34,16 @@ def test_several_models_can_be_behind_one_server(serve: Callable[..., Serving]) 
         assert other.requests[-1]["model"] == "c"
 
 
+def test_several_endpoints_can_be_one_model(serve: Callable[..., Serving]) -> None:
+    with ScriptedServer(reads) as first, ScriptedServer(reads) as second:
+        client = serve(f"{first.url},{second.url}").client()
+        assert client.get("/v1/models").ok["data"][0]["id"] == "scripted"
+        assert client.chat("Hello").ok["choices"][0]["message"]["content"] == "Hello to you."
+        said = client.chat(LONG, convmem={"window": 500, "one_call_tokens": 0})
+        assert said.ok["choices"][0]["message"]["content"].startswith(ANSWER)
+        assert first.requests and second.requests
+
+
 def test_a_short_chat_reaches_the_model_as_it_is(client: Client, upstream: ScriptedServer) -> None:
     messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello"}]
     said = client.chat(messages, "scripted:paper", temperature=0.3, tools=[{"type": "function"}], logit_bias={"1": 2})

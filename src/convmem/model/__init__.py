@@ -1,7 +1,7 @@
 """The language model: behind an endpoint or inside this process, and the cache of what it said. Knows no document."""
 
 from convmem.model.cache import Cache, CacheInfo
-from convmem.model.connect import connect
+from convmem.model.connect import connect, endpoints
 from convmem.model.download import find as find_local
 from convmem.model.embedded import Embedded
 from convmem.model.endpoint import Endpoint
@@ -23,6 +23,7 @@ __all__ = [
     "calls_file",
     "connect",
     "data_directory",
+    "endpoints",
     "expand",
     "find_local",
     "read_json",

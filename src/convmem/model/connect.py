@@ -42,7 +42,7 @@ def connect(
     if spec.startswith("sim:"):
         behaviour = Behaviour.parse(spec.removeprefix("sim:"))
         return SimulatedReader(behaviour.model_copy(update={"context": context} if context else {}))
-    spec, *others = dict.fromkeys(_BETWEEN.split(spec))
+    spec, *others = endpoints(spec)
     if others:
         member = partial(connect, context=context, timeout=timeout, slots=slots, tokenizer=tokenizer)
         return Pool({each: member(each) for each in (spec, *others)})
@@ -64,6 +64,11 @@ def connect(
             raise InputError(f"There is no model file {spec}.")
         return Embedded(path, context=context or DEFAULT_CONTEXT)
     raise InputError(f"{spec!r} names no model: --model takes {_FORMS}.")
+
+
+def endpoints(spec: str) -> list[str]:
+    """The endpoints that ``spec`` names, with commas between them, each once."""
+    return list(dict.fromkeys(_BETWEEN.split(spec)))
 
 
 def _has_host(url: str) -> bool:

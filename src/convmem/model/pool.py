@@ -8,8 +8,11 @@ from __future__ import annotations
 import asyncio
 import re
 import zlib
-from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol, runtime_checkable
+
+import aiohttp
 
 from convmem.core import (
     Call,
@@ -37,6 +40,15 @@ class Places(Protocol):
 
     async def take(self, opening: str = "", but: Collection[str] = ()) -> str | None: ...
     def done(self, name: str, verdict: Verdict, seconds: float = 0.0, wait: float | None = None) -> None: ...
+
+
+@runtime_checkable
+class Relays(Protocol):
+    """A model that takes a whole chat request as it is."""
+
+    def relay(self, request: Mapping[str, Any]) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Send ``request``; the reply is read in the block."""
+        ...
 
 
 class Pool:
@@ -121,6 +133,31 @@ class Pool:
                 failed = error
         assert failed
         raise failed
+
+    @asynccontextmanager
+    async def relay(self, request: Mapping[str, Any]) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a chat request as it is to one member; the reply is read in the block, as it comes.
+
+        Raises what `complete` raises, and Transient where every member is set aside.
+        """
+        await self.prepare()
+        assert self._places
+        name = await self._places.take(but=self._absent)
+        if name is None:
+            raise Transient("None of the endpoints answers by now: ask again in a moment.")
+        now = asyncio.get_running_loop().time
+        verdict: Verdict = "dropped"
+        started, member = now(), self.members[name]
+        assert isinstance(member, Relays)
+        try:
+            async with member.relay(request) as response:
+                yield response
+            verdict = "answered"
+        except ModelError as error:
+            verdict = _verdict(error)
+            raise
+        finally:
+            self._places.done(name, verdict, now() - started)
 
     async def close(self) -> None:
         """Close every member."""

@@ -38,6 +38,10 @@ _TOGETHER_SECONDS = 0.05
 _SILENCE_SECONDS = 15.0
 
 
+Prepared = tuple[Upstream, Settings]
+"""The model and the settings of an order."""
+
+
 @dataclass(eq=False)
 class Job:
     """A run that goes on. ``listeners`` hear its events as they happen, before they are stored."""
@@ -50,6 +54,7 @@ class Job:
     trace: Trace | None = None
     stored: asyncio.Event = field(default_factory=asyncio.Event)
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
+    prepared: Prepared | None = None
 
 
 class Jobs:
@@ -69,9 +74,9 @@ class Jobs:
     async def start(self, tenant: Tenant, order: Request) -> Job:
         """Begin a run. Raises Refusal where the order can't be carried out, or the tenant may not have another run."""
         account = self._accounts.of(tenant)
-        await self._prepared(tenant, order)
+        prepared = await self._prepared(tenant, order)
         account.admit()
-        return self._begin(self._runs.create(tenant.name, order), account, last=0)
+        return self._begin(Job(self._runs.create(tenant.name, order), account, last=0, prepared=prepared))
 
     async def resume(self, tenant: Tenant, id_: str) -> Record:
         """Begin again a run that was cancelled, interrupted or failed. Raises Refusal."""
@@ -169,7 +174,7 @@ class Jobs:
         """Runs that go on."""
         return len(self._jobs)
 
-    async def _prepared(self, tenant: Tenant, order: Order) -> tuple[Upstream, Settings]:
+    async def _prepared(self, tenant: Tenant, order: Order) -> Prepared:
         """The model and the settings of an order. Raises Refusal and InputError for what is wrong in it."""
         if self.stopping:
             raise Refusal(503, "The server is stopping: ask again when it is back.", retry_after=5)
@@ -184,14 +189,14 @@ class Jobs:
 
     def _again(self, record: Record, account: Account) -> Job:
         self._runs.status(record.id, "running")
-        job = self._begin(self._runs.get(record.tenant, record.id), account, last=self._runs.last_event(record.id))
+        record = self._runs.get(record.tenant, record.id)
+        job = self._begin(Job(record, account, self._runs.last_event(record.id)))
         self._say(job, {"type": "resumed"})
         return job
 
-    def _begin(self, record: Record, account: Account, *, last: int) -> Job:
-        job = Job(record, account, last)
-        self._jobs[record.id] = job
-        account.running += 1
+    def _begin(self, job: Job) -> Job:
+        self._jobs[job.record.id] = job
+        job.account.running += 1
         self._metrics.started()
         started = time.perf_counter()
         job.task = asyncio.create_task(self._work(job))
@@ -225,7 +230,7 @@ class Jobs:
     async def _answer(self, job: Job) -> Answer:
         order, tenant = job.record.order, job.account.tenant
         document = await asyncio.to_thread(self._documents.get, tenant.name, order.document)
-        upstream, settings = await self._prepared(tenant, order)
+        upstream, settings = job.prepared or await self._prepared(tenant, order)
         method: Method[Any] = FollowUp(settings.method, order.turns) if order.turns else settings.method
 
         def heard(event: Event) -> None:

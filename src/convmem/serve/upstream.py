@@ -10,15 +10,16 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import aiohttp
 
 from convmem.core import Call, Completion, Model, ModelError, Tokenizer, Usage
 from convmem.document import JsonTokenizer
 from convmem.methods.convmem import Config
-from convmem.model import connect
+from convmem.model import connect, endpoints
 from convmem.model.discover import names
+from convmem.model.pool import Relays
 from convmem.serve.accounts import Account
 from convmem.serve.errors import Refusal
 from convmem.serve.metrics import Metrics
@@ -27,13 +28,6 @@ from convmem.serve.turns import Turns
 from convmem.settings import Settings
 
 _FRESH_SECONDS = 30.0
-
-
-@runtime_checkable
-class Relays(Protocol):
-    """A model that takes a whole chat request as it is."""
-
-    def relay(self, request: Mapping[str, Any]) -> Any: ...
 
 
 class Upstream:
@@ -102,19 +96,20 @@ class Upstreams:
 
     async def _list(self, spec: str) -> None:
         """Know the models that ``spec`` stands for; those of a server that can't be reached now stay known."""
-        url, _, name = spec.partition("#")
         if "://" not in spec:
             self._know(Path(spec).stem if spec.lower().endswith(".gguf") else spec, spec)
-        elif name:
+            return
+        members = [each.partition("#") for each in endpoints(spec)]
+        if name := members[0][2]:
             self._know(name, spec)
-        else:
-            try:
-                listed = await names(url)
-            except ModelError as error:
-                self.problem = str(error)
-                return
-            for each in listed:
-                self._know(each, f"{url}#{each}")
+            return
+        try:
+            listed = await names(members[0][0])
+        except ModelError as error:
+            self.problem = str(error)
+            return
+        for each in listed:
+            self._know(each, ",".join(f"{url}#{each}" for url, _, _ in members))
 
     def _know(self, name: str, spec: str) -> None:
         if name not in self._known:  # the first server that has it
