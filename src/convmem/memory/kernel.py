@@ -319,6 +319,7 @@ def on_window(
         layer=0,
         window=window.span,
         parents=tuple(dict.fromkeys((*(p for q in questions for p in q.parents), *waited))),
+        priority=(-1,) if questions[0].names else (0,),  # a later hop goes before what is read ahead
         sample=questions[0].sample,
         affinity=window.span,
         **rest,

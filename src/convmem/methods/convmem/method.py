@@ -29,7 +29,7 @@ from convmem.memory.aggregation import Finding, answer_from, combine
 from convmem.memory.agreement import settled_after
 from convmem.memory.belief import Beliefs
 from convmem.memory.calibration import calibrated
-from convmem.memory.convolution import Convolution, Note, Output, noted
+from convmem.memory.convolution import Convolution, Note, Output, fit, noted
 from convmem.memory.decomposition import SubQuestion, decompose, in_rounds, named, unreferenced
 from convmem.memory.dedupe import exact, near
 from convmem.memory.kernel import (
@@ -242,7 +242,8 @@ class ConvMem(Method[Config]):
     ) -> tuple[Memory, Finding]:  # fmt: skip
         """One channel: what it keeps of the document, and its sub-answer a^(c) (eq. 6)."""
         if settled:
-            memory = Memory((), await self._skipped(question, scan, config, run))
+            notes = [note async for output in self._outputs(question, scan, config, run) for note in output.notes]
+            memory = Memory(fit(notes, config.window)[0], await self._skipped(question, scan, config, run))
         else:
             memory = await self._remember(question, scan, config, run, tasks)
         return memory, await self._answer(memory, question, config, run, most)
