@@ -32,6 +32,9 @@ def read(request: Json) -> Reply:
         return {"passages": [number], "answer": sentence}
     if '"findings": [' in task:
         return {"findings": [1], "answer": text.partition("Answer: ")[2].partition("\n")[0]}
+    if "Reply with one word" in task:
+        claim = re.sub(r"</?claim>", "", question)
+        return "True" if 2 * _shared(text, claim) > len(_words(claim)) else "Unknown"
     if "Reply Yes or No" in task:
         yes = any(_reading(n, text, q)["relevance"] for n, q in enumerate(_numbered(question), 1))
         return _yes_or_no(yes)
