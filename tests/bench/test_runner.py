@@ -113,6 +113,16 @@ def test_failures_count_as_wrong_and_unavailable_is_its_own_kind(tmp_path: Path)
     assert {row.label for row in poor} == {f"{SMALL}+budget=300"}
 
 
+BUDGETED = f"{SMALL},convmem:lean,full-context,memagent,rememr1,gru-mem,mem-alpha,rag-bm25,raptor,coem"
+
+
+def test_no_method_spends_more_than_the_budget(tmp_path: Path) -> None:
+    made = rows(built(tmp_path / "b", count=1, docs=(120,)), tmp_path / "r", BUDGETED, budget=14_000)
+    assert len(made) == 10
+    assert all(row.prompt_tokens + row.completion_tokens <= 14_000 for row in made)
+    assert sum(row.calls > 0 for row in made) >= 8  # some are refused at once: their answering alone may take it
+
+
 def test_a_failed_row_has_what_it_took(tmp_path: Path) -> None:
     made = rows(built(tmp_path / "b", count=8), tmp_path / "r", "memagent+chunk_tokens=400", "sim:failed=0.6")
     lost = [row for row in made if row.status == "failed"]
