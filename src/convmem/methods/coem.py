@@ -453,7 +453,10 @@ def diagnostics(state: Commitments) -> dict[str, Any]:
     for step in state.steps:
         for name, count in step.events.items():
             totals[name] = totals.get(name, 0) + count
-    facts = [{"text": fact.text, "sources": fact.sources, "step": fact.step} for fact in state.stores.facts]
+    facts = [
+        {"text": fact.text, "sources": [[*span] for span in fact.sources], "step": fact.step}
+        for fact in state.stores.facts
+    ]
     return {"totals": totals, "steps": [asdict(step) for step in state.steps], "facts": facts}
 
 
