@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convmem.core import Answer, Call, Span, Transient
+from convmem.core import Answer, Call, ConvMemError, Span, Transient
 from convmem.document import Document, stride_windows
 from convmem.memory.commitment import Section, listed
 from convmem.memory.extraction import extract
@@ -217,6 +217,11 @@ def test_a_prompt_longer_than_its_limit_is_read_in_halves():
     answer = solve("coem", reader, texts[0], WIFE, config={"input_tokens": 400, "chunk_tokens": 120})
     assert all(prompt_words(call) <= 400 for call in reader.calls if call.role == "commit")
     assert answer.coverage.read_tokens == answer.coverage.tokens and len(asked(reader, "commit")) > 1
+
+
+def test_where_no_prompt_is_short_enough_it_says_so():
+    with pytest.raises(ConvMemError, match="makes a prompt of"):
+        solve("coem", model(lambda call: "{}"), "Ann kept it.", WIFE, config={"input_tokens": 10})
 
 
 def prompt_words(call: Call) -> int:

@@ -237,7 +237,8 @@ class Agent(Generic[S]):
             self._changed(before, replies, section.span)
         except ContextExceeded as exceeded:
             if section.tokens[1] - section.tokens[0] < 2 * LEAST_WINDOW:
-                self.run.failed(section.span, self.run.trace[-1].role, "", str(exceeded))
+                role = self.run.trace[-1].role if len(self.run.trace) else ""
+                self.run.failed(section.span, role, "", str(exceeded))
                 return
             for half in split(self.run.document, self.run.tokenizer, section):
                 if not self.state.finished:
