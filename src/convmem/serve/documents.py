@@ -16,7 +16,7 @@ from convmem.document.source import Source
 from convmem.serve.database import Database, Row
 from convmem.serve.errors import Refusal
 
-_AT_HAND = 64_000_000
+_AT_HAND = 32_000_000
 """Characters of the documents that are kept in memory, with their token offsets, for the next question."""
 
 

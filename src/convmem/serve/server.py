@@ -20,6 +20,8 @@ from convmem.serve.services import Services, open_services
 from convmem.settings import Settings
 
 _BACKLOG = 2048
+_IDLE_SECONDS = 75
+"""For so long a connection is kept for the next request: longer than clients keep theirs, which would meet its end."""
 _LAST_SECONDS = 5
 """For what is still being sent when every run has ended."""
 
@@ -55,6 +57,7 @@ class Server:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_LAST_SECONDS,
+            timeout_keep_alive=_IDLE_SECONDS,
             backlog=_BACKLOG,
         )
         self._uvicorn = _Uvicorn(config, services, limits.grace_seconds)
