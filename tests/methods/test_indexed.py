@@ -192,3 +192,16 @@ def test_a_tenant_pays_for_a_reading_of_its_own(tmp_path):
     assert roles(asked).count("lookup") == 2 and roles(asked).count("records") % 2 == 0
     read = [fenced(call) for call in asked.calls if call.role == "records"]
     assert 2 * len(set(read)) == len(read)
+
+
+def test_what_was_looked_at_whole_is_not_looked_at_again():
+    asked = model(records="NONE", lookup={"answer": "not found", "passages": [], "missing": ""})
+    found = answer(asked, "Ann kept the light. " * 20, "Who owned the mill?", config=INDEXED)
+    assert found.text == "not found" and roles(asked).count("lookup") == 1
+
+
+def test_the_likeliest_passages_are_read_again_before_unlikely_ones():
+    asked = model(records="NONE", lookup={"answer": "not found", "passages": [], "missing": ""})
+    answer(asked, TEXT, "Who was the keeper of Isleck?", config=INDEXED | {"lookups": 8})
+    views = ["Isleck" in fenced(call) for call in asked.calls if call.role == "lookup"]
+    assert views[0] and 2 <= sum(views) < len(views)

@@ -138,7 +138,7 @@ class Config(MethodConfig):
     """The longest window of that pass, in tokens; its end follows from its content."""
     index_tokens: int = Field(1_000, ge=1)
     """The most that is kept of one such window, in tokens."""
-    lookups: int = Field(5, ge=1, le=20)
+    lookups: int = Field(6, ge=1, le=20)
     """The most calls of a question that is looked up: the first from the index, the others from the document."""
     lookup_tokens: int = Field(2_500, ge=1)
     """What the index says, or the passages, in one such call, in tokens."""

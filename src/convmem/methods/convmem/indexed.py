@@ -2,12 +2,12 @@
 
 The first call is asked from what the index says alone. Where that does not hold the answer, passages of the document
 are read: those that the records which it named are from, then those that rank highest for the question and for what
-the model says is missing, a few more for each further call, until one answers or the calls end. What a call names as
-helpful stays before the next one::
+the model says is missing, a few more for each further call, until one answers or the calls end; the likeliest ones are
+read again before unlikely ones. What a call names as helpful stays before the next one::
 
     kept, queries = [], [Q]
     for call in 1 … lookups:
-        batch = records that match Q (call 1), else the best passages for queries that were not read
+        batch = records that match Q (call 1), else the best passages for queries, less those that were read often
         answer, named, missing = model(Q, kept + batch);  stop where there is an answer
         kept = kept + named;  queries = queries + [missing]
 """
@@ -15,7 +15,7 @@ helpful stays before the next one::
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,6 +63,8 @@ MOST_MATCHES = 200
 """Subjects of the index that are looked at for a question."""
 MOST_VALUES = 8
 """Values of one subject that are looked at together; a subject with more is a list, and no contradiction."""
+AGAIN = 0.9
+"""How much of its score a passage keeps when it was read: what one view misses, another may see."""
 KEPT_SHARE = 0.5
 """The share of a prompt's passages that may be from earlier calls."""
 
@@ -126,14 +128,16 @@ class Lookup:
     async def answer(self) -> Finding:
         """The answer of the first call that has one."""
         kept: list[Note] = []
-        queries, cited, read = [self.question], list[Span](), set[int]()
+        queries, cited, views = [self.question], list[Span](), Counter[int]()
+        seen: set[frozenset[Evidence]] = set()
         batch = await self._told()
         for number in range(self.config.lookups):
             if number or not batch:
-                batch = await self._passages(queries, cited, read, self.room - numbered_tokens(kept))
-            if not batch:
-                break
+                batch = await self._passages(queries, cited, views, kept)
             passages = [*kept, *batch]
+            if not batch or (looked_at := frozenset(note.evidence for note in passages)) in seen:
+                break
+            seen.add(looked_at)
             try:
                 reply = await self._look(passages)
             except (CallFailed, ContextExceeded, Stopped) as failure:
@@ -168,12 +172,23 @@ class Lookup:
                 room -= needed
         return [note for number in sorted(chosen) for note in chosen[number]]
 
-    async def _passages(self, queries: Sequence[str], cited: Sequence[Span], read: set[int], room: int) -> list[Note]:
-        """Passages that were not ``read``: those of ``cited`` notes, then the best for ``queries``; marks them read."""
-        ranked = [*map(self.shelf.holding, cited), *await self.shelf.by_passage.ranked(queries)]
+    async def _passages(
+        self, queries: Sequence[str], cited: Sequence[Span], views: Counter[int], kept: Sequence[Note]
+    ) -> list[Note]:  # fmt: skip
+        """Passages to read beside ``kept``: those of ``cited`` notes, then the best for ``queries``; counts ``views``.
+
+        One that was read counts less with each view, and comes again when those that were not are less likely.
+        """
+        scores = await self.shelf.by_passage.scores(queries)
+        for number, count in views.items():
+            scores[number] *= AGAIN**count
+        first = [number for span in cited if not views[number := self.shelf.holding(span)]]
+        held, room = {note.evidence.spans for note in kept}, self.room - numbered_tokens(kept)
         chosen: list[Note] = []
-        for number in (number for number in dict.fromkeys(ranked) if number not in read):
+        for number in dict.fromkeys((*first, *np.argsort(-scores, kind="stable").tolist())):
             passage = self.shelf.passages[number]
+            if (passage.span,) in held:
+                continue
             tokens = passage.tokens[1] - passage.tokens[0]
             room -= tokens + NUMBER_TOKENS
             if room < 0:
@@ -181,7 +196,7 @@ class Lookup:
             text = self.run.document.text(passage.span)
             chosen.append(Note(Evidence(text, (passage.span,), "raw", piece=passage.span), tokens, ()))
             self.run.emit(EvidenceFound(chosen[-1].evidence))
-            read.add(number)
+            views[number] += 1
         return sorted(chosen, key=lambda note: note.evidence.spans)
 
     async def _look(self, passages: Sequence[Note]) -> Reply[Said]:
