@@ -411,6 +411,7 @@ async def facts_at_hand(settings: Settings, model: str | Model | None = None) ->
     try:
         if isinstance(connected, Embedded):
             vocabulary = _vocabulary(model)
+            await in_thread(connected.identify)
         else:
             with suppress(ModelError, TimeoutError):
                 async with asyncio.timeout(_DISCOVERY_SECONDS):

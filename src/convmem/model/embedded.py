@@ -68,6 +68,11 @@ class Embedded:
     def tokenizer(self) -> Tokenizer | None:
         return self._endpoint.tokenizer if self._endpoint else None
 
+    def identify(self) -> None:
+        """Settle the identity where the file is here already, without loading it: reads it once."""
+        if path := self._path or download.find():
+            self._identity = f"sha256:{_hash(path)}"
+
     async def prepare(self) -> None:
         """Download the file if need be, load it, and start to listen. Raises Fatal."""
         try:
