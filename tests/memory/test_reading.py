@@ -81,8 +81,8 @@ def test_a_model_that_always_says_yes_is_not_read_twice(views):
 
 
 def test_views_that_agree_end_there():
-    _, model = look(lambda _: 0.99, [0, 1, 2], views=5)
-    assert len(model.calls) == 6
+    _, model = look(lambda _: 0.99, [0], views=5)
+    assert len(model.calls) == 2
 
 
 @settings(max_examples=15, deadline=None)

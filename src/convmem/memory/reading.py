@@ -23,10 +23,10 @@ from convmem.memory.decomposition import SubQuestion
 from convmem.memory.kernel import Kernel, Reading, read
 from convmem.run import Run
 
-FEW = 8
-"""Further views that are allowed whatever the share of windows that want them."""
 SHARE = 0.15
 """Of the windows read, the share that may be seen again: a model that says yes to everything is not read twice."""
+FEW = 1
+"""Further views that are allowed beside that share."""
 
 
 @dataclass(frozen=True, slots=True)

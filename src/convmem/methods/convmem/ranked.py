@@ -75,8 +75,7 @@ class RankedAnswer:
             parts = self._parts(reserve, any(question.needs for question in questions))
             made = await self._until_settled(parts, questions, reserve) or await self._attempt(questions, 1, reserve)
         for number in count(2):
-            last = number > self.config.attempts if reserve.most is None else reserve.prompts(self.run) < ROOM
-            if made.final.found or made.final.failure or last:
+            if made.final.found or made.final.failure or not self._another(number, reserve):
                 break
             reserve.renew(self.run)
             if further := self._next(parts):
@@ -89,6 +88,15 @@ class RankedAnswer:
             self.run.warn(f"What “{question.text}” needs was not found; the whole question was looked for instead.")
         self._say_what_ended(made)
         return made
+
+    def _another(self, number: int, reserve: Reserve) -> bool:
+        """Whether there may be an attempt of that number: under a budget, where there is room for one.
+
+        Else as many as are configured, as long as their evidence is shorter than the document.
+        """
+        if reserve.most is not None:
+            return reserve.prompts(self.run) >= ROOM
+        return number <= self.config.attempts and number * reserve.capacity <= self.run.size
 
     @property
     def _limited(self) -> bool:
