@@ -217,3 +217,18 @@ def test_equal_calls_are_paid_for_once():
 
     assert simulate(main()) == [False] + [True] * 5
     assert len(model.calls) == 1
+
+
+def test_what_is_kept_is_for_no_call_until_it_is_free() -> None:
+    async def main() -> None:
+        run = make_run(ScriptedModel(), budget=1_000)
+        run.keep(850)
+        assert run.settings.budget == 150
+        for answering in (False, True):
+            with pytest.raises(BudgetExhausted):
+                await run.call(ask(answering=answering, max_tokens=100))
+        run.keep(0)
+        assert run.settings.budget == 1_000
+        await run.call(ask(max_tokens=100))
+
+    simulate(main())
