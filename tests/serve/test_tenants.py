@@ -51,6 +51,12 @@ def test_where_there_are_keys_every_request_needs_one(
     ] * 5
 
 
+def test_behind_a_proxy_the_server_has_another_name(serve: Callable[..., Serving], add_key: Callable[..., str]) -> None:
+    client = serve().client(add_key("ann"))
+    assert client.get("/v1/runs", host="ask.example", origin="https://ask.example").status == 200
+    assert client.get("/v1/runs", host="ask.example", origin="https://evil.example").status == 403
+
+
 def test_keys_are_kept_hashed_and_end_when_they_are_removed(
     serve: Callable[..., Serving], add_key: Callable[..., str], home: Path
 ) -> None:

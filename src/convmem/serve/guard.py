@@ -81,10 +81,15 @@ class Guard:
                 raise
             await JSONResponse(refused.body, refused.status_code, refused.headers)(scope, receive, answer)
 
+    @property
+    def _keyless(self) -> bool:
+        """Whether whoever reaches the server may use it."""
+        return self._local and not self._keys.exist()
+
     def _check_origin(self, headers: Headers) -> None:
         """Raise Refusal (403) for a page of another site in this machine's browser, by whatever name it calls us."""
         host = _hostname(f"//{headers.get('host', '')}")
-        if self._local and host not in LOOPBACK:
+        if self._keyless and host not in LOOPBACK:
             raise Refusal(403, f"This server answers to localhost, not to '{host}'.")
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
@@ -92,7 +97,7 @@ class Guard:
 
     def _identify(self, headers: Headers) -> Account:
         """Whose request it is. Raises Refusal (401)."""
-        if self._local and not self._keys.exist():
+        if self._keyless:
             return self._accounts.of(LOCAL)
         scheme, _, key = headers.get("authorization", "").partition(" ")
         tenant = self._keys.identify(key.strip()) if scheme.lower() == "bearer" and key.strip() else None
