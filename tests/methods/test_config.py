@@ -110,7 +110,9 @@ def test_every_kernel_can_be_planned(kernel):
     per_window = {"split": 6, "fused": 3, "joint": 1, "score": 1}[kernel]
     assert plan.layers[0].calls == plan.windows * per_window
     assert plan.calls == 1 + sum(layer.calls for layer in plan.layers) + plan.channels + 1
-    assert plan.seconds == pytest.approx(plan.prompt_tokens / 100 + plan.completion_tokens / 10, abs=0.1)
+    whole = plan.prompt_tokens / 100 + plan.completion_tokens / 10
+    at_once = whole / 10 if kernel == "score" else 0.1  # the question is split while windows are read
+    assert whole - at_once <= plan.seconds <= whole + 0.1
 
 
 def test_a_plan_says_what_it_rests_on():
