@@ -49,7 +49,7 @@ from convmem.memory.convolution import Note
 from convmem.memory.indexing import Contents, contents
 from convmem.memory.lexical import BM25
 from convmem.memory.passages import read_in
-from convmem.memory.quoting import says_nothing
+from convmem.memory.quoting import says_nothing, terms
 from convmem.memory.ranking import Ranking
 from convmem.memory.records import Row, by_subject, joined
 from convmem.methods.convmem.config import PROMPT_TOKENS, Config
@@ -154,7 +154,7 @@ class Lookup:
                 [*kept, *(replace(note, nodes=(reply.node,)) for note in named)], round(KEPT_SHARE * self.room)
             )
             cited += [span for note in named if note.evidence.origin != "raw" for span in note.evidence.spans]
-            queries += [said.missing] if said.missing else []
+            queries += _queries(said.missing, self.question)
         return Finding(self.question, NOT_FOUND, False)
 
     async def _told(self) -> list[Note]:
@@ -265,6 +265,13 @@ def _conflicts(used: Sequence[Evidence], passages: Sequence[Evidence], run: Run)
             places = [(row.value, run.document.locate(evidence.spans[0])) for row, evidence in values]
             said = "; ".join(f"“{value}” ({place.source}, line {place.line})" for value, place in places)
             yield f"The document gives several values for {values[0][0].entity}, {values[0][0].attribute}: {said}."
+
+
+def _queries(missing: str, question: str) -> list[str]:
+    """What to look up for what is ``missing``: all of it, and alone what the question doesn't say, a name above all."""
+    asked = set(terms(question))
+    new = " ".join(term for term in terms(missing) if term not in asked)
+    return [query for query in (missing, new) if query]
 
 
 def _latest(notes: Sequence[Note], room: int) -> list[Note]:
