@@ -295,13 +295,13 @@ def gaps(studies: Mapping[int, Study]) -> Figure:
         if cell.score(metric)
     ]
     base = alt.Chart()
-    colour, beside = _colour(together), _beside(together)
+    colour = _colour(together)
     x = alt.X("gap:O", sort=sorted(studies), title="windows from the evidence to its bridge").axis(labelAngle=0)
     y = _score_axis("score", TITLES[metric])
     layers = [
-        base.mark_rule(opacity=0.55).encode(x, _score_axis("low"), y2="high:Q", color=colour, xOffset=beside),
-        base.mark_line(opacity=0.75).encode(x, y, color=colour, xOffset=beside),
-        _points(base, together).encode(x, y, xOffset=beside),
+        base.mark_rule(opacity=0.55).encode(x, _score_axis("low"), y2="high:Q", color=colour),
+        base.mark_line(opacity=0.75).encode(x, y, color=colour),
+        _points(base, together).encode(x, y),
     ]
     return _figure(
         together, "gap", "Score by evidence gap", "mean and 95% interval; negative: the bridge is read first", layers,
