@@ -18,13 +18,16 @@ Said = tuple[str, tuple[TokenLogprobs, ...]]
 _LIMIT = re.compile(r"at most (\d+)")
 
 
+def _asked(read: Read) -> str:
+    return read.prompt.partition("Question: ")[2].partition("\n")[0]
+
+
 def _decompose(read: Read) -> str:
     knowledge = read.knowledge
     limit = _LIMIT.search(read.prompt)
-    asked = read.prompt.partition("Question: ")[2].partition("\n")[0]
     parts = [f"{text} {knowledge.step(part)}".strip() for part, text in enumerate(knowledge.parts, 1)]
     if len(parts) < 2 or (limit and len(parts) > int(limit[1])):
-        parts = [knowledge.question or asked]
+        parts = [knowledge.question or _asked(read)]
     return json.dumps({"sub_questions": parts, "keywords": []})
 
 
@@ -148,6 +151,11 @@ def _lookup(read: Read) -> str:
     return json.dumps(found, ensure_ascii=False)
 
 
+def _follow_up(read: Read) -> str:
+    """The question as it stands, with the document needed: what went before is not the reader's to know."""
+    return json.dumps({"question": _asked(read), "document": True}, ensure_ascii=False)
+
+
 _ROLES: Mapping[str, Callable[[Read], str]] = {
     "decompose": _decompose,
     "decompose_hops": _decompose_hops,
@@ -174,6 +182,8 @@ _ROLES: Mapping[str, Callable[[Read], str]] = {
     "entries_answer": _boxed,
     "missing": _missing,
     "untold": _untold,
+    "follow_up": _follow_up,
+    "reply": _untold,
     "probe": lambda _: "Yes",
     "commit": committing.commit,
     "reconsider": committing.reconsider,
