@@ -41,7 +41,6 @@ from convmem.memory.provenance import Provenance
 from convmem.memory.quoting import says_nothing
 from convmem.prompts import Template
 from convmem.run import Ask, Reply, Run
-from convmem.run.gate import ESTIMATE_MARGIN
 
 S = TypeVar("S", bound="State")
 T = TypeVar("T")
@@ -328,9 +327,8 @@ class Agent(Generic[S]):
     async def _set_aside(self) -> None:
         """Keep what answering from a full memory may cost."""
         prompt = self.policy.answer_prompt(self.state)
-        tokenizer = self.run.model(prompt.template.name).tokenizer or self.run.tokenizer
         measured = await self.run.measure(self._ask(prompt, parse=_answered)) + self.policy.memory_tokens
-        self.run.set_aside(round(measured * (1 if tokenizer.exact else 1 + ESTIMATE_MARGIN)) + prompt.reply_tokens)
+        self.run.set_aside(self.run.reserve(measured, prompt.template.name) + prompt.reply_tokens)
 
 
 @dataclass(frozen=True, slots=True)

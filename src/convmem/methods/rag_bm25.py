@@ -46,7 +46,6 @@ from convmem.methods.base import Facts, Method, MethodConfig
 from convmem.methods.estimate import PROMPT_TOKENS, QUESTION, plan_of_calls
 from convmem.model.reply import read_json, repair_json
 from convmem.run import Ask, Run
-from convmem.run.gate import ESTIMATE_MARGIN
 
 MISSING_TOKENS = 100
 """The longest reply that names what is missing, in tokens."""
@@ -137,10 +136,8 @@ class RagBm25(Method[Config]):
         frame = await run.count(template.system + template.user + question) + FRAME_TOKENS
         room = run.room(config.answer_tokens, "direct") - frame
         if (budget := run.settings.budget) is not None:
-            tokenizer = run.model("direct").tokenizer or run.tokenizer
-            counted = 1 if tokenizer.exact else 1 + ESTIMATE_MARGIN
             aside = budget if config.rounds == 1 else budget // 2
-            room = min(room, int((aside - config.answer_tokens) / counted) - frame)
+            room = min(room, run.fitting(aside - config.answer_tokens, "direct") - frame)
             run.set_aside(aside)
         return max(0, min(room, config.retrieved_tokens or room))
 

@@ -49,7 +49,6 @@ from convmem.memory.passages import read_in
 from convmem.methods.base import Facts, Method, MethodConfig
 from convmem.methods.estimate import PROMPT_TOKENS, QUESTION, plan_of_calls
 from convmem.run import Ask, Run
-from convmem.run.gate import ESTIMATE_MARGIN
 
 MEMBERSHIPS = 1.3
 """Clusters that estimates take a node to be in."""
@@ -185,10 +184,8 @@ class Raptor(Method[Config]):
 
     async def _set_aside(self, question: str, run: Run) -> None:
         """Keep what answering may cost."""
-        tokenizer = run.model("direct").tokenizer or run.tokenizer
-        counted = 1 if tokenizer.exact else 1 + ESTIMATE_MARGIN
         prompt = PROMPT_TOKENS + await run.count(question) + self.config.retrieved_tokens
-        run.set_aside(round(counted * prompt) + self.config.answer_tokens)
+        run.set_aside(run.reserve(prompt, "direct") + self.config.answer_tokens)
 
     def plan(self, document: Document, facts: Facts, question: str = "") -> Plan:
         config, count = self.config, facts.tokenizer.count

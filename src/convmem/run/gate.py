@@ -39,12 +39,15 @@ class Gate:
         """The tokens that a prompt may turn out to have: more than measured where that is an estimate."""
         return measured if self._exact else measured + round(measured * ESTIMATE_MARGIN)
 
+    def fitting(self, tokens: int) -> int:
+        """The measured tokens of a prompt for which ``tokens`` are sure to do."""
+        return tokens if self._exact else int(tokens / (1 + ESTIMATE_MARGIN))
+
     def room(self, reply_tokens: int) -> int:
         """The measured tokens that a prompt may have beside a reply of ``reply_tokens``; at least 0."""
         if self.limit is None:
             return sys.maxsize
-        room = max(0, self.limit - reply_tokens)
-        return room if self._exact else int(room / (1 + ESTIMATE_MARGIN))
+        return self.fitting(max(0, self.limit - reply_tokens))
 
     def check(self, measured: int, reply_tokens: int) -> None:
         """Raise ContextExceeded where the prompt does not fit beside its reply."""

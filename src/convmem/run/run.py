@@ -192,6 +192,14 @@ class Run:
         """
         return self._caller(role).gate.room(reply_tokens)
 
+    def reserve(self, tokens: int, role: str = "") -> int:
+        """What a prompt of ``tokens``, as ``measure`` counts them, may take of a budget."""
+        return self._caller(role).gate.reserve(tokens)
+
+    def fitting(self, tokens: int, role: str = "") -> int:
+        """The tokens, as ``measure`` counts them, of a prompt for which ``tokens`` of a budget are sure to do."""
+        return self._caller(role).gate.fitting(tokens)
+
     async def measure(self, ask: Ask[T]) -> int:
         """The tokens of a prompt, with an allowance for the server's chat template."""
         return await self._caller(ask.role).meter.measure(ask.template, ask.variables)

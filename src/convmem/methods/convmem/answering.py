@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from math import ceil, inf
+from math import inf
 
 from convmem.core import ConvMemError
 from convmem.methods.convmem.config import PROMPT_TOKENS, Settled
 from convmem.run import Run
-from convmem.run.gate import ESTIMATE_MARGIN
 
 SCORED_AT_LEAST = 2
 """Times the evidence of a prompt that must be scored before that says more than a longer prompt would."""
@@ -40,12 +39,10 @@ class Reserve:
         if budget is None:
             return cls(config.memory_tokens)
         reply = config.answer_tokens
-        tokenizer = run.model("sub_answer").tokenizer or run.tokenizer
-        counted = 1 if tokenizer.exact else 1 + ESTIMATE_MARGIN
         final = 0  # what combines the sub-answers
         if config.final == "sub_answers":
-            final = round(counted * (PROMPT_TOKENS + prompts * reply)) + reply
-        once = final + prompts * (round(counted * (PROMPT_TOKENS + config.memory_tokens)) + reply)
+            final = run.reserve(PROMPT_TOKENS + prompts * reply, "answer") + reply
+        once = final + prompts * (run.reserve(PROMPT_TOKENS + config.memory_tokens, "sub_answer") + reply)
         if config.evidence == "windows":
             left = budget - sum(_used(run))
             aside = min(max(once, left // 2), ATTEMPTS * once)
@@ -54,13 +51,13 @@ class Reserve:
             once = min(once, aside)
         else:
             aside = once = min(once, budget // 2)
-        most = int(((once - final) / prompts - reply) / counted)
+        most = run.fitting((once - final) // prompts - reply, "sub_answer")
         if most < PROMPT_TOKENS:
-            answering = final + prompts * (ceil(counted * PROMPT_TOKENS) + 1 + reply)
+            answering = final + prompts * (run.reserve(PROMPT_TOKENS, "sub_answer") + 1 + reply)
             if config.evidence == "windows":
                 enough = sum(_used(run)) + answering
             else:  # half of the budget is kept for answering, and a window must fit the other half
-                window = ceil(counted * (min(config.window, run.size) + PROMPT_TOKENS))
+                window = run.reserve(min(config.window, run.size) + PROMPT_TOKENS)
                 enough = 2 * max(answering, window + prompts * config.summary_tokens)
             raise ConvMemError(
                 f"The budget of {budget:,} tokens is too small to read anything and answer; {enough:,} would do."
