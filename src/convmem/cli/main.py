@@ -55,10 +55,6 @@ app.add_typer(cache_app, name="cache")
 app.add_typer(bench.app, name="bench")
 app.add_typer(verify.app, name="verify")
 app.add_typer(serve.app, name="serve")
-app.command()(batch.batch)
-app.command()(mcp.mcp)
-app.command()(index.index)
-app.command()(calibrate.calibrate)
 
 
 def _say_version(wanted: bool) -> None:
@@ -211,6 +207,10 @@ def plan(
     settings = settings_of(model, changes, method=method, preset=preset, budget=budget)
     estimate = api.plan(files, question, probe=probe, **settings)
     put(json.dumps(api.plan_json(estimate), indent=2) if as_json else plan_table(estimate))
+
+
+for command in (index.index, batch.batch, mcp.mcp, calibrate.calibrate):
+    app.command()(command)
 
 
 @app.command(name="methods")
