@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Dialog, Page, sync_playwright
+from playwright.sync_api import Dialog, Page
 
 from convmem.bench.report.page import page, trace_links
 from convmem.bench.report.plots import figures, frontier, losses, scaling
 from convmem.bench.report.tables import cells, studies
 from convmem.bench.results import Results, Row
 from convmem.cli.main import main
+from tests.support.chromium import chromium
 from tests.support.rows import evidence, failed, row
 
 HOSTILE = "</td></table><script>document.title='taken'</script><img src=http://example.org/x onerror=alert(1)>{{ 7*7 }}"
@@ -58,16 +57,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def show(report: Path) -> Iterator[Callable[..., Page]]:
-    path = os.environ.get("CONVMEM_CHROMIUM") or shutil.which("chromium")
-    assert path, "these tests need Chromium: install it, or set CONVMEM_CHROMIUM to its path"
     events: list[str] = []
-    with sync_playwright() as playwright:
-        args = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-        browser = playwright.chromium.launch(executable_path=path, args=args)
 
-        def refuse(dialog: Dialog) -> None:
-            events.append(dialog.message)
-            dialog.dismiss()
+    def refuse(dialog: Dialog) -> None:
+        events.append(dialog.message)
+        dialog.dismiss()
+
+    with chromium() as browser:
 
         def opened(**options: object) -> Page:
             shown = browser.new_page(**options)  # type: ignore[arg-type]
@@ -79,7 +75,6 @@ def show(report: Path) -> Iterator[Callable[..., Page]]:
             return shown
 
         yield opened
-        browser.close()
     assert {event for event in events if not event.startswith("data:")} == {report.as_uri()}
 
 

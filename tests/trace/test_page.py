@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -14,10 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page
 
 from convmem.core import Claim, Piece, ReplySlice, Span
 from convmem.trace import Trace, encode, to_html
+from tests.support.chromium import chromium
 from tests.support.traces import Recorded, Source, Text, long_run, read
 
 Show = Callable[..., Page]
@@ -29,13 +28,8 @@ FILLER = "".join(f"On day {n} the harbour was calm and the clerks wrote nothing 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    path = os.environ.get("CONVMEM_CHROMIUM") or shutil.which("chromium")
-    assert path, "these tests need Chromium: install it, or set CONVMEM_CHROMIUM to its path"
-    with sync_playwright() as playwright:
-        args = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-        started = playwright.chromium.launch(executable_path=path, args=args)
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @contextmanager
