@@ -120,6 +120,16 @@ def test_a_stream_tells_of_progress_and_then_the_answer(client: Client) -> None:
     assert len({chunk["id"] for chunk in chunks}) == 1
 
 
+def test_progress_is_told_though_windows_are_read_without_a_pause(
+    serve: Callable[..., Serving], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("convmem.serve.routes.chat._TELL_SECONDS", 0.1)
+    with ScriptedServer(reads, latency=0.01, slots=1) as upstream:
+        chunks = serve(upstream.url).client().stream(LONG, convmem={"window": 200})
+    told = [chunk["choices"][0]["delta"].get("reasoning_content", "") for chunk in chunks]
+    assert sum("readings of windows done" in line for line in told) > 1
+
+
 def test_files_in_a_chat_are_the_document(client: Client) -> None:
     data = base64.b64encode(BOOK.encode()).decode()
     for file in ({"file_data": data}, {"file_data": f"data:text/plain;base64,{data}", "filename": "log.txt"}):

@@ -131,19 +131,22 @@ async def _streamed(job: Job, completions: Completions, base: str, *, with_usage
 
 async def _told(task: asyncio.Task[Answer], heard: asyncio.Queue[Event], progress: Progress) -> AsyncIterator[str]:
     """Lines about a run until it ends: what is worth one at once, counts once a second; empty in a long silence."""
-    silent = 0.0
+    clock = asyncio.get_running_loop().time
+    silent, due = 0.0, clock() + _TELL_SECONDS
     while not task.done():
         hearing = asyncio.create_task(heard.get())
-        await asyncio.wait((task, hearing), timeout=_TELL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((task, hearing), timeout=max(0.0, due - clock()), return_when=asyncio.FIRST_COMPLETED)
         if not hearing.done():
             hearing.cancel()
+        elif line := told(hearing.result()):
+            yield line
+        if clock() >= due:
+            due = clock() + _TELL_SECONDS
             line = progress.line()
             silent = 0.0 if line else silent + _TELL_SECONDS
             if line or silent >= _SILENCE_SECONDS:
                 silent = 0.0
                 yield line
-        elif line := told(hearing.result()):
-            yield line
 
 
 async def _stored(reading: Reading, who: Account, parts: Services) -> str:
