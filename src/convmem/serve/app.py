@@ -73,8 +73,9 @@ async def _refused(_: Request, error: Exception) -> JSONResponse:
             refused = refusal(error)
         case RequestValidationError():
             first = error.errors()[0]
+            said = first["msg"].removeprefix("Value error, ")
             where = ".".join(str(part) for part in first["loc"] if part != "body")
-            refused = Refusal(400, f"{where}: {first['msg']}." if where else f"{first['msg']}.", param=where or None)
+            refused = Refusal(400, f"{where}: {said}." if where else f"{said}.", param=where or None)
         case HTTPException():
             refused = Refusal(error.status_code, f"{error.detail}.")
         case _:

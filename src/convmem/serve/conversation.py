@@ -22,21 +22,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from convmem.document import EstimateTokenizer
-from convmem.document.encoding import replace_surrogates
 from convmem.serve.errors import Refusal
-from convmem.serve.followup import Turn
+from convmem.serve.followup import Turn, recent
 from convmem.serve.intake import File
+from convmem.serve.runs import LONGEST_QUESTION
 
 LONG = 4_000
 """Characters beyond which a text in a chat is something to read."""
-LONGEST_QUESTION = 2_000
+LONGEST_PARAGRAPH = 2_000
 """Characters of a paragraph, or a line, that is taken for a question."""
 
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _LINE = re.compile("\n")
 _MARKS = ("?", "\uff1f")
-_LAST_LINE = re.compile(r"""[.!?:"”)]\s*\n[ \t]*([^\n]+[?\uff1f])\Z""")
-"""A question on a line of its own after the end of a sentence, as commands append it to what a pipe gives them."""
+_ENDS = tuple('.!?:"”)')
+_OTHERS = ("system", "developer", "tool", "function")
+"""Whose messages these are, apart from the user's and the assistant's."""
 _DATA_URL = re.compile(r"data:[\w.+/-]*(?:;[\w=.+-]+)*;base64,", re.ASCII)
 
 
@@ -90,12 +91,15 @@ def understand(messages: Sequence[Mapping[str, Any]], short_tokens: int) -> Read
             400, "There is no question in the last user message: write it there, or as the last paragraph of its text.",
             param="messages",
         )  # fmt: skip
+    if len(question) > LONGEST_QUESTION:
+        said = f"The question may have {LONGEST_QUESTION:,} characters: send what is to be read as one text, or a file."
+        raise Refusal(400, said, param="messages")
     if not documents:
         whole = "\n\n".join(f"{'Assistant' if turn.answer else 'User'}: {turn.text}" for turn in turns)
         if not whole:
             raise Refusal(400, "There is no document: send it in a message, or as a file.", param="messages")
         return Reading((Text("conversation", whole),), question, ())
-    return Reading(tuple(documents), question, tuple(turns))
+    return Reading(tuple(documents), question, recent(turns))
 
 
 def _parted(number: int, message: Mapping[str, Any], *, asks: bool) -> tuple[list[Text | File | Stored], str]:
@@ -125,18 +129,20 @@ def _parted(number: int, message: Mapping[str, Any], *, asks: bool) -> tuple[lis
 def _split(text: str) -> tuple[str, str]:
     """A long text without the question in it, and the question; all of the text where there is none."""
     body = text.strip()
-    if (found := _LAST_LINE.search(body)) and len(found[1]) <= LONGEST_QUESTION:
-        return body[: found.start(1)].strip(), found[1]
+    before, _, line = body.rpartition("\n")
+    # A question on a line of its own after the end of a sentence, as commands append it to what a pipe gives them.
+    if before.rstrip().endswith(_ENDS) and line.endswith(_MARKS) and len(line) <= LONGEST_PARAGRAPH:
+        return before.strip(), line.strip()
     for separator in (_PARAGRAPH, _LINE):
-        breaks = [match.span() for match in separator.finditer(body)]
-        if not breaks:
+        found, backwards = separator.search(body), separator.search(body[::-1])
+        if not found or not backwards:
             continue
-        (first_end, first_next), (last_end, last_next) = breaks[0], breaks[-1]
-        first, last = body[:first_end].strip(), body[last_next:].strip()
-        from_first, from_last = (body[first_next:].strip(), first), (body[:last_end].strip(), last)
+        after_first, after_last = found.end(), len(body) - backwards.start()
+        first, last = body[:after_first].strip(), body[after_last:].strip()
+        from_first, from_last = (body[after_first:].strip(), first), (body[:after_last].strip(), last)
         asked_first = first.endswith(_MARKS) and not last.endswith(_MARKS)
         for rest, question in (from_first, from_last) if asked_first else (from_last, from_first):
-            if 0 < len(question) <= LONGEST_QUESTION:
+            if 0 < len(question) <= LONGEST_PARAGRAPH:
                 return rest, question
     return text, ""
 
@@ -145,11 +151,11 @@ def _parts(message: Mapping[str, Any]) -> Iterator[str | File | Stored]:
     """The texts and files of a message. Raises Refusal (400) for what can't be read here."""
     content = message.get("content")
     if isinstance(content, str):
-        yield replace_surrogates(content)
+        yield content
     for part in content if isinstance(content, list) else ():
         kind = part.get("type") if isinstance(part, Mapping) else None
         if kind in ("text", "input_text"):
-            yield replace_surrogates(str(part.get("text", "")))
+            yield str(part.get("text", ""))
         elif kind in ("file", "input_file"):
             yield _file(part.get("file") if isinstance(part.get("file"), Mapping) else part)
         else:
@@ -195,4 +201,4 @@ def _is_short(messages: Sequence[Mapping[str, Any]], short_tokens: int) -> bool:
 
 def _name(message: Mapping[str, Any], number: int) -> str:
     role = message.get("role")
-    return f"message {number + 1}" if role == "user" else f"message {number + 1} ({role})"
+    return f"message {number + 1} ({role})" if role in _OTHERS else f"message {number + 1}"

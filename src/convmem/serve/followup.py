@@ -33,6 +33,11 @@ class Turn(BaseModel):
     answer: bool = False
 
 
+def recent(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    """What of ``turns`` a question can refer to."""
+    return tuple(Turn(text=turn.text[:MOST_CHARACTERS], answer=turn.answer) for turn in turns[-MOST_TURNS:])
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A question that needs no conversation to be understood, and whether it needs the document."""
@@ -49,7 +54,7 @@ class FollowUp(Method[Any]):
         self.name = method.name  # type: ignore[misc]  # what is run is the method
         self._method = method
         self._conversation = "\n\n".join(
-            f"{'Assistant' if turn.answer else 'User'}: {turn.text[:MOST_CHARACTERS]}" for turn in turns[-MOST_TURNS:]
+            f"{'Assistant' if turn.answer else 'User'}: {turn.text}" for turn in recent(turns)
         )
 
     async def solve(self, document: Document, question: str, run: Run) -> Answer:

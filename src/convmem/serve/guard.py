@@ -92,7 +92,7 @@ class Guard:
         if self._keyless and host not in LOOPBACK:
             raise Refusal(403, f"This server answers to localhost, not to '{host}'.")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+        if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
             raise Refusal(403, "Requests from pages of other sites are refused.")
 
     def _identify(self, headers: Headers) -> Account:

@@ -17,8 +17,10 @@ class Limits:
     """Memory of the process that parses a file."""
     parse_seconds: int = 60
     """Time of that process, of the clock and of the CPU."""
+    files: int = 100
+    """Files of one request."""
     text_bytes: int = 256 << 20
-    """What it may give back, as JSON."""
+    """What the parsed files of one request may give back together, as JSON."""
     stored_characters: int = 1_000_000_000
     """Text of all documents of one tenant."""
     short_tokens: int = 8_000

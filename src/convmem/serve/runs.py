@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from convmem.serve.body import Body
 from convmem.serve.database import Database, Row
 from convmem.serve.errors import Refusal
 from convmem.serve.followup import Turn
@@ -20,16 +21,18 @@ from convmem.trace import Trace, from_json, outline
 Status = Literal["running", "done", "failed", "cancelled", "interrupted"]
 """``interrupted``: the server stopped before the run did."""
 
+LONGEST_QUESTION = 20_000
+"""Characters."""
 _MOST_LISTED = 200
 
 
-class Order(BaseModel):
+class Order(Body):
     """What is to be done: a question on a stored document."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     document: str = Field(description="The id of a document.")
-    question: str = Field(min_length=1, max_length=20_000)
+    question: str = Field(min_length=1, max_length=LONGEST_QUESTION)
     model: str = Field(
         default="", description="A name that /v1/models lists, also with a preset: `name:paper`. Empty: the first."
     )

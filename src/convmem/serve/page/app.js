@@ -11,6 +11,8 @@ let documents = [];
 let chosen = null;
 
 const shelf = {
+  adding: null, // the document that is being uploaded: a question that is asked meanwhile is about that one
+
   async refresh(choose) {
     documents = (await get("/v1/documents")).data;
     chosen = [choose, chosen, documents[0]?.id].find((id) => documents.some((each) => each.id === id)) ?? null;
@@ -23,14 +25,17 @@ const shelf = {
   async add(files) {
     if (!files.length) return;
     const drop = find("drop");
-    drop.dataset.busy = "";
-    say(files.length === 1 ? `Reading ${files[0].name} …` : `Reading ${files.length} files …`);
-    await attempt(async () => {
+    drop.dataset.busy = files.length === 1 ? `Reading ${files[0].name} …` : `Reading ${files.length} files …`;
+    say(drop.dataset.busy);
+    shelf.adding = attempt(async () => {
       const added = await upload(files);
       await shelf.refresh(added.id);
       say(`${added.name} is here: ${counted(added.characters, "character")}.`);
       find("question").focus();
+      return added;
     });
+    await shelf.adding;
+    shelf.adding = null;
     delete drop.dataset.busy;
     find("files").value = "";
   },
@@ -109,6 +114,7 @@ function estimate() {
 // ---------------------------------------------------------------------------------------------- asking
 
 async function ask() {
+  if (shelf.adding && !(await shelf.adding)) return;
   const boxes = ways().filter((box) => box.checked);
   if (!chosen) throw new Refused(400, "Add a document first.");
   if (!boxes.length) throw new Refused(400, "Choose at least one way of reading.");

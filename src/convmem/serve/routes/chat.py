@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter
@@ -18,10 +19,11 @@ from convmem.document.source import Source
 from convmem.methods.convmem import Config
 from convmem.serve import runs
 from convmem.serve.accounts import Account
+from convmem.serve.body import Body
 from convmem.serve.completions import Completions, Progress, Wording, sse, told
 from convmem.serve.conversation import Reading, Stored, Text, understand
 from convmem.serve.errors import Refusal
-from convmem.serve.intake import File
+from convmem.serve.intake import File, distinct
 from convmem.serve.jobs import Job
 from convmem.serve.relay import relayed
 from convmem.serve.routes.waiting import result, unless_gone
@@ -42,7 +44,7 @@ class Options(BaseModel):
     include_usage: bool = False
 
 
-class Chat(BaseModel):
+class Chat(Body):
     """A chat, with every field that OpenAI's has; what is not listed here is passed on with a short chat."""
 
     model_config = ConfigDict(extra="allow")
@@ -154,8 +156,9 @@ async def _stored(reading: Reading, who: Account, parts: Services) -> str:
     tenant = who.tenant.name
     if len(reading.parts) == 1 and isinstance(stored := reading.parts[0], Stored):
         return parts.documents.entry(tenant, stored.id).id
+    parts.intake.check_number(sum(not isinstance(part, Text) for part in reading.parts))
     files = [part for part in reading.parts if isinstance(part, File)]
-    read, warnings = await parts.intake.read(files)
+    read, warnings = await parts.intake.read(files, tenant)
     parsed = iter(read)
     sources: list[Source] = []
     for part in reading.parts:
@@ -166,19 +169,9 @@ async def _stored(reading: Reading, who: Account, parts: Services) -> str:
                 sources += (await asyncio.to_thread(parts.documents.get, tenant, id_)).sources
             case File():
                 sources.append(next(parsed))
-    return (await parts.store(who.tenant, Document(_unlike(sources), warnings), uploaded=False)).id
-
-
-def _unlike(sources: list[Source]) -> tuple[Source, ...]:
-    """Sources with names that differ."""
-    taken: dict[str, Source] = {}
-    for source in sources:
-        name, count = source.name, 1
-        while name in taken:
-            count += 1
-            name = f"{source.name} ({count})"
-        taken[name] = Source(name, source.text, source.pages)
-    return tuple(taken.values())
+    names = distinct([source.name for source in sources])
+    unlike = tuple(replace(source, name=name) for source, name in zip(sources, names, strict=True))
+    return (await parts.store(who.tenant, Document(unlike, warnings), uploaded=False)).id
 
 
 def _check_readable(chat: Chat) -> None:

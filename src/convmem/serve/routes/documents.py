@@ -16,7 +16,6 @@ from convmem.serve.services import Parts, Who
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"])
 
-_MOST_FILES = 100
 _LONGEST_TEXT = 1_000_000
 
 
@@ -77,10 +76,9 @@ async def upload(files: list[UploadFile], parts: Parts, who: Who) -> WholeBody:
 
     The same files again give the same document.
     """
-    if len(files) > _MOST_FILES:
-        raise Refusal(400, f"A document may have {_MOST_FILES} files: send fewer, or join some.")
+    parts.intake.check_number(len(files))
     read = [File(file.filename or "file", await file.read()) for file in files]
-    document = Document(*await parts.intake.read(read))
+    document = Document(*await parts.intake.read(read, who.tenant.name))
     return _whole(await parts.store(who.tenant, document, uploaded=True), document)
 
 
