@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Dialog, Page, expect
+from playwright.sync_api import Browser, Dialog, Page, Route, expect
 
 from tests.serve.conftest import ANSWER, BOOK, QUESTION, reads
 from tests.support.chromium import chromium
@@ -234,6 +234,20 @@ def test_a_server_with_keys_asks_for_one(serve, show, browser, add_key):
             page.get_by_role("button", name="Save the evidence page").click()
         assert saved.value.path().read_bytes().startswith(b"<!doctype html>")
     assert all("401" in each for each in complaints)
+
+
+def test_a_question_asked_during_an_upload_waits_for_it(serve, show):
+    page = show(serve())
+    add(page, "Nothing is in this one.", "old.txt")
+    uploads: list[Route] = []
+    page.route("**/v1/documents", lambda route: uploads.append(route), times=1)
+    page.set_input_files("#files", [{"name": "book.txt", "mimeType": "text/plain", "buffer": BOOK.encode()}])
+    expect(page.locator("#drop")).to_have_attribute("data-busy", "Reading book.txt …")
+    put(page)
+    expect(page.locator("#go")).to_be_disabled()
+    uploads[0].continue_()
+    expect(page.locator(".about")).to_have_text("book.txt")
+    expect(page.locator(".final")).to_have_text(ANSWER)
 
 
 def test_what_goes_wrong_is_said(serve, show):
