@@ -30,6 +30,7 @@ DEFAULT_SLOTS = 16
 LONGEST_TOKEN = 32
 """Characters of a reply that are taken for one of its tokens at most: what a server writes beyond them is cut off."""
 
+_MOST_TOKENS = 10**9
 _FINISH: dict[str, Finish] = {"stop": "stop", "eos": "stop", "length": "length", "max_tokens": "length"}
 
 _REFUSALS = {
@@ -206,14 +207,14 @@ def _text(content: object) -> str:
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """A reply's ``usage`` object; None where it is none."""
+    """A reply's ``usage`` object; None where it is none, or counts more than any call has."""
     try:
         details = usage.get("prompt_tokens_details") or {}
-        counts = usage["prompt_tokens"], details.get("cached_tokens") or 0, usage.get("completion_tokens") or 0
-        said = Usage(*map(int, counts))
+        said = usage["prompt_tokens"], details.get("cached_tokens") or 0, usage.get("completion_tokens") or 0
+        counts = tuple(map(int, said))
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
         return None
-    return said if min(said.prompt_tokens, said.cached_tokens, said.completion_tokens) >= 0 else None
+    return Usage(*counts) if min(counts) >= 0 and max(counts) <= _MOST_TOKENS else None
 
 
 def _logprobs(logprobs: Any) -> tuple[TokenLogprobs, ...]:

@@ -187,16 +187,23 @@ def second_views(settled: Settled, windows: int) -> int:
 def tree(
     settled: Settled, windows: Windows, tokens: int, channels: int, lengths: Lengths, assumptions: list[str]
 ) -> Steps:  # fmt: skip
-    """Every window for every channel, notes merged layer by layer, sub-answers and the answer."""
-    read = sum(last - first for first, last in (window.tokens for window in windows))
-    asks, h = _layer0(settled, channels, lengths, assumptions)
-    layers = [
-        Step(
-            round(sum(share for _, share, _ in asks) * len(windows)),
-            round(sum(share * (read + len(windows) * lengths.of(role)) for role, share, _ in asks)),
-            round(sum(share * len(windows) * reply for _, share, reply in asks)),
+    """Every window for every channel, notes merged layer by layer, sub-answers and the answer.
+
+    In rounds, each sub-question after the first is taken to have windows of its own, those that an answer points to.
+    """
+    rounds = channels if settled.hops == "rounds" else 1
+    at_once = channels // rounds
+    asks, h = _layer0(settled, at_once, lengths, assumptions)
+
+    def reading(count: int, tokens: float) -> Step:
+        return Step(
+            round(sum(share for _, share, _ in asks) * count),
+            round(sum(share * (tokens + count * lengths.of(role)) for role, share, _ in asks)),
+            round(sum(share * count * reply for _, share, reply in asks)),
         )
-    ]
+
+    read = sum(last - first for first, last in (window.tokens for window in windows))
+    layers = [reading(len(windows), read)]
     notes, below = len(windows) * h, float(tokens)
     layer = Layer(0, settled.window, settled.stride, settled.summary_tokens)
     while notes > settled.window and len(layers) < settled.max_layers:
@@ -206,17 +213,19 @@ def tree(
         merged = lengths.reply("merge", SUMMARY_TOKENS)
         notes, below = len(slices) * min(merged, layer.reply), notes
         layers.append(
-            Step(channels * len(slices), channels * (text + len(slices) * lengths.of("merge")), channels * round(notes))
+            Step(at_once * len(slices), at_once * (text + len(slices) * lengths.of("merge")), at_once * round(notes))
         )
     direct = settled.buffer_tokens if settled.skip == "on" else 0
     memory = round(min(notes, settled.window)) + min(direct, tokens)
-    sub_answers = Step(channels, channels * (memory + lengths.of("sub_answer")), channels * ANSWER_TOKENS)
+    sub_answers = Step(at_once, at_once * (memory + lengths.of("sub_answer")), at_once * ANSWER_TOKENS)
     final = (
         lengths.of("answer") + channels * (lengths.asked + ANSWER_TOKENS)
         if settled.final == "sub_answers"
-        else memory + lengths.of("direct")
+        else min(rounds * memory, tokens) + lengths.of("direct")
     )
-    return Steps(decomposing(settled, lengths), layers, [sub_answers, Step(1, final, ANSWER_TOKENS)])
+    pointed = len(windows) if settled.rank == "order" else min(len(windows), ceil(POINTED * sqrt(len(windows))))
+    later = [reading(pointed, read * pointed / len(windows)), sub_answers] * (rounds - 1)
+    return Steps(decomposing(settled, lengths), layers, [sub_answers, *later, Step(1, final, ANSWER_TOKENS)])
 
 
 def decomposing(settled: Settled, lengths: Lengths) -> Sequence[Step]:
