@@ -5,6 +5,7 @@ Knows texts and terms; nothing of documents, and no model.
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from collections import Counter
@@ -16,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convmem.memory.quoting import terms
+
+logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG, which a host's handler then prints
 
 
 class BM25:
