@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
 from convmem.core import Answer, Event
 from convmem.document import Document
@@ -26,7 +26,7 @@ from convmem.serve.errors import Refusal
 from convmem.serve.intake import File, distinct
 from convmem.serve.jobs import Job
 from convmem.serve.relay import relayed
-from convmem.serve.routes.waiting import result, unless_gone
+from convmem.serve.routes.waiting import Stream, result, unless_gone
 from convmem.serve.services import Parts, Services, Who
 
 router = APIRouter(tags=["OpenAI"])
@@ -89,7 +89,7 @@ async def chat(chat: Chat, request: Request, parts: Parts, who: Who) -> Response
         body = chat.model_dump(exclude={"convmem"}, exclude_unset=True)
         reply = relayed(body, parts.upstreams.seen_by(who, upstream))
         kind = await unless_gone(request, asyncio.ensure_future(anext(reply)))
-        return StreamingResponse(reply, media_type=kind)
+        return Stream(reply, kind)
     _check_readable(chat)
     order = runs.Request(
         document=await _stored(reading, who, parts),
@@ -104,13 +104,13 @@ async def chat(chat: Chat, request: Request, parts: Parts, who: Who) -> Response
     if chat.stream:
         with_usage = bool(chat.stream_options and chat.stream_options.include_usage)
         stream = _streamed(job, completions, base, with_usage=with_usage)
-        return StreamingResponse(stream, media_type="text/event-stream")
+        return Stream(stream, "text/event-stream")
     answer = await unless_gone(request, job.task)
     wording = Wording(answer, order.document, base)
     return JSONResponse(completions.whole(wording, answer.usage.total))
 
 
-async def _streamed(job: Job, completions: Completions, base: str, *, with_usage: bool) -> AsyncIterator[bytes]:
+async def _streamed(job: Job, completions: Completions, base: str, *, with_usage: bool) -> AsyncGenerator[bytes]:
     """Progress, then the answer. A client that goes closes this, which ends the run."""
     heard: asyncio.Queue[Event] = asyncio.Queue()
     progress = Progress()
@@ -137,10 +137,11 @@ async def _told(task: asyncio.Task[Answer], heard: asyncio.Queue[Event], progres
     silent, due = 0.0, clock() + _TELL_SECONDS
     while not task.done():
         hearing = asyncio.create_task(heard.get())
-        await asyncio.wait((task, hearing), timeout=max(0.0, due - clock()), return_when=asyncio.FIRST_COMPLETED)
-        if not hearing.done():
+        try:
+            await asyncio.wait((task, hearing), timeout=max(0.0, due - clock()), return_when=asyncio.FIRST_COMPLETED)
+        finally:
             hearing.cancel()
-        elif line := told(hearing.result()):
+        if hearing.done() and (line := told(hearing.result())):
             yield line
         if clock() >= due:
             due = clock() + _TELL_SECONDS
