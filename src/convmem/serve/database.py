@@ -43,10 +43,14 @@ CREATE TABLE IF NOT EXISTS spending (tenant TEXT, day TEXT, tokens INTEGER NOT N
 Row = sqlite3.Row
 
 
+class Unkept(ConvMemError):
+    """The file can't be read or written: the disk is full, or it is damaged."""
+
+
 class Database:
     """The file at ``path``, made where there is none; usable from any thread.
 
-    Raises ConvMemError where it can't be opened.
+    Raises ConvMemError where it can't be opened, and Unkept, from whatever needs it, where it can't be used later.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +68,7 @@ class Database:
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         """What a query gives, or a change returns; a change is committed when this returns."""
-        with self._lock:
+        with self._held():
             return self._db.execute(statement, values).fetchall()
 
     def row(self, statement: str, values: Sequence[Any] = ()) -> Row | None:
@@ -73,20 +77,31 @@ class Database:
 
     def many(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
         """One change for each of ``values``."""
-        with self._lock:
+        with self._held():
             self._db.executemany(statement, values)
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """All changes in the block, or none of them."""
-        with self._lock:
+        with self._held():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # a full disk may have ended it
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                raise Unkept(
+                    f"The server can't use its data ({error}): its disk may be full, or its file damaged."
+                ) from error
 
     def close(self) -> None:
         """Release the file."""

@@ -76,11 +76,11 @@ class Documents:
 
     def get(self, tenant: str, id_: str) -> Document:
         """The document. Raises Refusal (404)."""
+        entry = self.entry(tenant, id_)  # first: what is at hand may have been deleted while it was read
         with self._lock:
             if near := self._near.get((tenant, id_)):
                 self._near.move_to_end((tenant, id_))
                 return near
-        entry = self.entry(tenant, id_)
         rows = self._database.rows(
             "SELECT name, text, pages FROM sources WHERE tenant = ? AND document = ? ORDER BY number", (tenant, id_)
         )

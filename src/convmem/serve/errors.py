@@ -17,6 +17,7 @@ from convmem.core import (
     RateLimited,
     Refused,
 )
+from convmem.serve.database import Unkept
 
 _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
@@ -73,5 +74,8 @@ def refusal(error: ConvMemError) -> Refusal:
             return Refusal(429, message, kind="insufficient_quota", code="insufficient_quota")
         case Refused():
             return Refusal(400, message, code="upstream_refused")
+        case Unkept():
+            log.error(message)
+            return Refusal(503, message, retry_after=60)
         case _:
             return Refusal(502, message, kind="upstream_error", code="upstream_error")

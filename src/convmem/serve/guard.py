@@ -1,4 +1,4 @@
-"""What every request passes before anything reads it: from where it comes, who sends it, how much it sends.
+"""What every request passes before anything reads it: from where it comes, who sends it, how much and how fast.
 
 Also what every answer says to browsers. Knows HTTP and keys; knows nothing of what is asked.
 """
@@ -10,11 +10,13 @@ import time
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from convmem.core import ConvMemError
 from convmem.serve.accounts import Account, Accounts
-from convmem.serve.errors import Refusal, unforeseen
+from convmem.serve.errors import Refusal, refusal, unforeseen
 from convmem.serve.keys import LOCAL, Keys
 from convmem.serve.limits import Limits
 from convmem.serve.metrics import Metrics
@@ -54,17 +56,22 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, begun = time.perf_counter(), False
+        started, begun, stuck = time.perf_counter(), False, False
 
         async def answer(message: Message) -> None:
-            nonlocal begun
+            nonlocal begun, stuck
             if message["type"] == "http.response.start":
                 begun = True
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
                 self._metrics.answered(scope["method"], message["status"], time.perf_counter() - started)
-            await send(message)
+            try:
+                async with asyncio.timeout(self._limits.send_seconds):
+                    await send(message)
+            except TimeoutError:
+                stuck = True
+                raise ClientDisconnect from None
 
         headers = Headers(scope=scope)
         try:
@@ -76,9 +83,11 @@ class Guard:
             self._check_length(headers)
             await self._app(scope, self._measured(receive), answer)
         except Exception as error:
-            refused = error if isinstance(error, Refusal) else unforeseen(error)
+            if stuck:
+                return  # the connection is closed, since the answer is not whole
             if begun:
                 raise
+            refused = _refused(error)
             await JSONResponse(refused.body, refused.status_code, refused.headers)(scope, receive, answer)
 
     @property
@@ -136,6 +145,16 @@ class Guard:
     def _too_large(self) -> Refusal:
         most = self._limits.body_bytes >> 20
         return Refusal(413, f"A request may have {most} MiB: send a smaller one.", code="request_too_large")
+
+
+def _refused(error: Exception) -> Refusal:
+    match error:
+        case Refusal():
+            return error
+        case ConvMemError():
+            return refusal(error)
+        case _:
+            return unforeseen(error)
 
 
 def _is_open(path: str) -> bool:

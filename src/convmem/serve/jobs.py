@@ -20,6 +20,7 @@ from convmem.methods.base import facts_of
 from convmem.model import Cache
 from convmem.run import export
 from convmem.serve.accounts import Account, Accounts
+from convmem.serve.database import Unkept
 from convmem.serve.documents import Documents
 from convmem.serve.errors import Refusal, refusal, unforeseen
 from convmem.serve.events import LAST, event_json
@@ -159,6 +160,7 @@ class Jobs:
     async def drain(self, seconds: float) -> None:
         """Begin nothing more, let runs end for ``seconds``, and store what has not ended, to be resumed."""
         self.stopping = True
+        self._store()
         tasks = {job.task for job in self._jobs.values()}
         for job in self._jobs.values():
             self._wake(job)
@@ -213,7 +215,10 @@ class Jobs:
             refused = refusal(error)
         except Exception as error:  # noqa: BLE001 - it is logged, and the client told
             refused = unforeseen(error)
-        self._end(job, "failed", refused)
+        try:
+            self._end(job, "failed", refused)
+        except Unkept as error:
+            refused = refusal(error)
         raise refused
 
     def _over(self, job: Job, task: asyncio.Task[Answer], seconds: float) -> None:
@@ -221,11 +226,12 @@ class Jobs:
         status: Status = "done"
         if task.cancelled():
             status = "interrupted" if self.stopping else "cancelled"
-            self._end(job, status)
         elif task.exception():
             status = "failed"
         job.account.running -= 1
         self._metrics.ended(status, seconds)
+        if task.cancelled():
+            self._end(job, status)
 
     async def _answer(self, job: Job) -> Answer:
         order, tenant = job.record.order, job.account.tenant
@@ -279,8 +285,12 @@ class Jobs:
             self._flush.cancel()
             self._flush = None
         events, self._unstored = self._unstored, []
-        if events:
-            self._runs.add_events(events)
+        try:
+            if events:
+                self._runs.add_events(events)
+        except Unkept:  # they wait for the next ones, or for the run's end, which says so
+            self._unstored = events + self._unstored
+            return
         for id_ in {id_ for id_, _, _ in events}:
             if job := self._jobs.get(id_):
                 self._wake(job)
@@ -296,9 +306,11 @@ class Jobs:
             )
         own = [event for event in self._unstored if event[0] == job.record.id]
         self._unstored = [event for event in self._unstored if event[0] != job.record.id]
-        self._runs.end(job.record.id, status, own, answer=answer, error=body, trace=job.trace)
-        self._jobs.pop(job.record.id, None)
-        self._wake(job)
+        try:
+            self._runs.end(job.record.id, status, own, answer=answer, error=body, trace=job.trace)
+        finally:
+            self._jobs.pop(job.record.id, None)
+            self._wake(job)
 
     def _wake(self, job: Job) -> None:
         job.stored.set()

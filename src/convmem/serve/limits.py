@@ -13,6 +13,8 @@ class Limits:
     """A request's body."""
     body_seconds: float = 30.0
     """The longest silence while a body is sent."""
+    send_seconds: float = 60.0
+    """The longest wait for a client that does not take its answer."""
     parse_bytes: int = 2 << 30
     """Memory of the process that parses a file."""
     parse_seconds: int = 60

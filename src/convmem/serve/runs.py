@@ -122,7 +122,7 @@ class Runs:
 
     def add_events(self, events: Iterable[tuple[str, int, str]]) -> None:
         """Store events: run, number, JSON."""
-        self._database.many("INSERT INTO events VALUES (?, ?, ?)", events)
+        self._database.many("INSERT OR REPLACE INTO events VALUES (?, ?, ?)", events)
 
     def events(self, id_: str, after: int) -> list[tuple[int, str]]:
         """The events of a run with higher numbers than ``after``: number, JSON."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
@@ -15,6 +15,7 @@ from convmem.api import plan_json
 from convmem.methods import methods
 from convmem.serve import runs
 from convmem.serve.errors import ErrorDetail
+from convmem.serve.routes.waiting import Stream
 from convmem.serve.runs import Order, Record, Status
 from convmem.serve.services import Parts, Who
 
@@ -124,12 +125,12 @@ async def get_events(
     parts.jobs.get(who.tenant, run)
     seen = int(last_event_id) if last_event_id and last_event_id.isdecimal() and len(last_event_id) < 16 else after
 
-    async def stream() -> AsyncIterator[str]:
+    async def stream() -> AsyncGenerator[str]:
         yield "retry: 1000\n\n"
         async for event in parts.jobs.follow(who.tenant, run, seen):
             yield f"id: {event[0]}\ndata: {event[1]}\n\n" if event else ": still at it\n\n"
 
-    return StreamingResponse(stream(), media_type="text/event-stream")
+    return Stream(stream(), "text/event-stream")
 
 
 @router.get("/runs/{run}/trace")

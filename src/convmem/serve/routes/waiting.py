@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from collections.abc import AsyncGenerator
+from typing import Any, TypeVar
 
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from convmem.serve.errors import Refusal
 
 T = TypeVar("T")
+
+
+class Stream(StreamingResponse):
+    """What a generator yields, which is closed at once when the client leaves, and not when memory is tidied."""
+
+    def __init__(self, parts: AsyncGenerator[Any], media_type: str) -> None:
+        super().__init__(parts, media_type=media_type)
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._parts.aclose()
 
 
 async def unless_gone(request: Request, task: asyncio.Future[T]) -> T:
