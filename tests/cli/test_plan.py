@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.cli.conftest import QUESTION
+
 PRICE = 'price={"prompt": 2.0, "completion": 8.0}'
 
 
@@ -41,6 +43,15 @@ def test_a_probe_tells_the_speed_and_costs_a_few_calls(convmem, server):
     assert 0 < calls <= 5
     assert None not in (plan(convmem)["seconds"], plan(convmem, "--probe")["seconds"])
     assert len(server.requests) == calls
+
+
+def test_what_earlier_calls_told_of_log_probabilities_is_not_assumed_again(convmem, server):
+    limits = ("--set", "one_call_tokens=0")
+    assert any("log-probabilities" in each for each in plan(convmem, *limits)["assumptions"])
+    assert convmem("ask", "archive.txt", QUESTION, *limits).code == 0
+    known = plan(convmem, *limits)
+    assert not any("log-probabilities" in each for each in known["assumptions"])
+    assert known["layers"][0]["calls"] >= known["windows"]
 
 
 def test_a_budget_is_planned(convmem, server):

@@ -261,8 +261,9 @@ class Method(ABC, Generic[C]):
 def facts_of(model: Model, tokenizer: Tokenizer, settings: RunSettings, cache: Cache | None = None) -> Facts:
     """What is known of a prepared model before any call; ``cache`` knows earlier ones."""
     seen = cache.experience(model.identity) if cache else Experience()
+    logprobs = seen.logprobs if model.logprobs is None else model.logprobs
     return Facts(
-        tokenizer, settings.context or model.context, model.logprobs, seen.speed or model.tokens_per_second,
+        tokenizer, settings.context or model.context, logprobs, seen.speed or model.tokens_per_second,
         settings.concurrency or model.slots, model.identity, settings.namespace, budget=settings.budget,
         replies=seen.replies,
     )  # fmt: skip

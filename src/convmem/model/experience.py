@@ -46,6 +46,13 @@ class Experience:
         return {role: tokens / calls for role, (calls, tokens) in self.roles.items() if calls >= ENOUGH}
 
     @property
+    def logprobs(self) -> bool | None:
+        """Whether the model gives log-probabilities, as its kernel tells that was chosen by that; None: not known."""
+        if "score" in self.roles:
+            return True
+        return False if self.roles.keys() >= {"probe", "kernel_quotes"} else None
+
+    @property
     def speed(self) -> tuple[float, float] | None:
         """Prompt and reply tokens in a second, None where the calls don't tell.
 
