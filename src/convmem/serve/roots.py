@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from mcp_types import ListRootsResult, Root
@@ -23,7 +23,8 @@ def named(folders: Iterable[Path]) -> ListRootsResult:
 def folders_of(listed: ListRootsResult) -> list[Path]:
     """The real paths of the folders. Raises InputError where there are none."""
     parts = [urlsplit(str(root.uri)) for root in listed.roots]
-    paths = [Path(url2pathname(unquote(part.path))) for part in parts if part.scheme == "file"]
+    here = [url2pathname(part.path) for part in parts if part.scheme == "file" and part.netloc in ("", "localhost")]
+    paths = [Path(path) for path in here if "\0" not in path]
     if not paths:
         raise InputError("No folder may be read: start convmem mcp with --root FOLDER, or add a root to the client.")
     return [path.resolve() for path in paths]
