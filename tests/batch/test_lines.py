@@ -50,6 +50,7 @@ def test_every_line_is_a_question_and_blank_ones_are_none(
         ("[1]\n", "object"),
         ('"text"\n', "object"),
         ("[" * 100_000 + "\n", "nests"),
+        ('{"question": "a", "text": "b", "n": ' + "9" * 5_000 + "}\n", "number"),
         ({"document": "a.txt"}, "question"),
         ({"question": " ", "document": "a.txt"}, "empty"),
         ({"question": "Who?"}, "'document'"),

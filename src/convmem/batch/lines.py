@@ -94,6 +94,8 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
         raise InputError(f"{path}, line {number}: this JSON nests too deeply.") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text in UTF-8: save it so.") from None
+    except ValueError:
+        raise InputError(f"{path}, line {number}: a number in it has more digits than can be read.") from None
     except FileNotFoundError:
         raise InputError(f"There is no file {path}: check the path.") from None
     except OSError as error:
