@@ -1,5 +1,4 @@
 import json
-import os
 import socket
 
 import pytest
@@ -90,10 +89,9 @@ def test_debug_shows_the_traceback(convmem):
     assert done.code == 2 and "Traceback" in done.err
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
-def test_a_trace_that_may_not_be_written_costs_nothing(convmem, server, home):
-    (home / "locked").mkdir(mode=0o500)
-    assert "out.html" in one_sentence(convmem("ask", "archive.txt", QUESTION, "--trace", "locked/out.html"), 2)
+def test_a_trace_that_may_not_be_written_costs_nothing(convmem, server):
+    # in a place where root, too, makes no file
+    assert "out.html" in one_sentence(convmem("ask", "archive.txt", QUESTION, "--trace", "/proc/out.html"), 2)
     assert server.requests == []
 
 

@@ -224,8 +224,8 @@ class Agent(Generic[S]):
         return (section.span,)
 
     async def judged(self, asked: Any) -> Any:
-        """The answer to what a step asks and is no prompt."""
-        raise NotImplementedError(f"nothing answers {asked!r}")
+        """The answer to what a step asks and is no prompt; here a step has nothing but prompts."""
+        raise TypeError(f"a step of this method asks for {asked!r}, which is no prompt")
 
     async def _step(self, section: Window) -> None:
         """One section; in halves where the model takes less. One that can't be read leaves the state as it was."""
