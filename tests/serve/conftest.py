@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from convmem.serve.database import Database
 from convmem.serve.keys import Keys, Quota
 from convmem.serve.services import FILE
+from tests.support.home import move_in
 from tests.support.reader import read
 from tests.support.server import Json, Reply, ScriptedServer
 from tests.support.serving import Client, Serving
@@ -38,12 +38,7 @@ def reads(request: Json) -> Reply:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith("CONVMEM_") or name == "OPENAI_API_KEY"]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("CONVMEM_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("convmem.run.retry._FIRST_WAIT", 0.0)
+    move_in(tmp_path, monkeypatch)
     return tmp_path
 
 

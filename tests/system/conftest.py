@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +15,7 @@ import convmem
 from convmem import Document
 from convmem.core import Answer
 from convmem.model import Cache
+from tests.support.home import move_in
 from tests.support.server import ScriptedServer
 
 TEXT = "\n\n".join(
@@ -33,12 +33,7 @@ PRESETS = list(SETTINGS)
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in, with no setting from outside, and no waits between tries."""
-    for name in [name for name in os.environ if name.startswith("CONVMEM_") or name == "OPENAI_API_KEY"]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("CONVMEM_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("convmem.run.retry._FIRST_WAIT", 0.0)
+    move_in(tmp_path, monkeypatch)
     (tmp_path / "archive.txt").write_text(TEXT, "utf-8")
     return tmp_path
 
