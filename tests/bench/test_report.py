@@ -20,7 +20,7 @@ KEYS = [
     "dataset", "method", "model", "docs", "n", "failed", "unavailable", "f1", "em", "sub_em", "sub_em_strict",
     "sub_em_tokens", "acc_l", "calls", "prompt_tokens", "cached_tokens", "completion_tokens", "depth", "seconds",
     "tokens_per_token", "evidence", "simulated", "layer_tokens", "buffer_tokens", "unreadable", "peak_memory",
-    "judge", "by_role", "by_layer", "memory",
+    "judge", "by_role", "by_layer", "memory", "commitment",
 ]  # fmt: skip
 
 

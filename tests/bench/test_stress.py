@@ -61,6 +61,8 @@ def test_rows_have_what_the_memory_went_through_within_its_budgets(tmp_path: Pat
         assert all(step["pending"] <= 64 and step["committed"] <= 960 for step in each.diagnostics["steps"])
     [cell] = cells(made)
     assert cell.memory["admitted"] == sum(each.diagnostics["totals"]["admitted"] for each in made) / 2
+    waits = [wait for each in made for wait in each.evidence["waits"]]
+    assert cell.commitment["sources"] == sum(wait is not None for wait in waits) / len(waits) > 0
     assert "occupancy" in [figure.name for figure in figures(studies([cell])[0])]
     json.dumps(cell.summary(), allow_nan=False)
     other = row(dataset=cell.dataset, docs=120, model=cell.model)

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from convmem.bench.amounts import amounts
 from convmem.bench.asking import Asking
+from convmem.bench.commitments import commitments
 from convmem.bench.contexts import Benchmark, Case
 from convmem.bench.entries import Entry
 from convmem.bench.metrics import Scores, score
@@ -209,7 +210,10 @@ class Runner:
                 if isinstance(model, SimulatedReader)
                 else says_alike(case.support, document)
             )
-            row = replace(row, evidence=Follower(case.support, says, _replies(cache)).evidence(trace))
+            evidence = Follower(case.support, says, _replies(cache)).evidence(trace)
+            if "facts" in answer.diagnostics:
+                evidence["waits"] = commitments(case, document, answer.diagnostics)
+            row = replace(row, evidence=evidence)
         return self._traced(_costed(row, trace, answer.usage, cache), trace, document, cache)
 
     def _traced(self, row: Row, trace: Trace, document: Document, cache: Cache) -> Row:

@@ -144,11 +144,16 @@ class Config(MethodConfig):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happened in one chunk, or in the final resolution, and what the stores hold after it, in tokens."""
+    """What happened in one chunk, or in the final resolution.
+
+    ``committed`` and ``pending`` are what the stores hold after it, in tokens; ``read`` is how far in the document all
+    has been read, in characters.
+    """
 
     events: Mapping[str, int]
     committed: int
     pending: int
+    read: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,8 +280,10 @@ class CoemPolicy(Policy[Commitments]):
 
     def _after(self, turn: _Turn) -> Commitments:
         committed, pending = (self.tokenizer.count(listed(s)) for s in (turn.stores.facts, turn.stores.pending))
-        step = Step(tally(turn.events), committed, pending)
         state = turn.state
+        before = state.steps[-1].read if state.steps else 0
+        read = max(before, turn.section.start + len(turn.section.text))
+        step = Step(tally(turn.events), committed, pending, read)
         return replace(state, stores=turn.stores, steps=(*state.steps, step), unusable=state.unusable + turn.unusable)
 
     # -------------------------------------------------------------------------------------------- what is asked

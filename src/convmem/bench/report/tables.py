@@ -27,7 +27,7 @@ HEADLINE = ("f1", "sub_em_strict")
 SPENT = tuple(field.name for field in fields(Spent))
 NOTHING = Spent()
 COSTS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "depth", "seconds", "tokens_per_token")
-PARTED = ("by_role", "by_layer", "memory")
+PARTED = ("by_role", "by_layer", "memory", "commitment")
 STAGES = ("window", "kept", "buffer", "final")
 
 _IN_SEQUENCE = 0.9
@@ -227,6 +227,20 @@ class Cell:
         return {kind: count / len(rows) for kind, count in counts.items()}
 
     @property
+    def commitment(self) -> Mapping[str, float | None]:
+        """Of a memory that commits on evidence, what became of the supporting units; empty for other methods.
+
+        ``sources`` is the share, from 0 to 1, that a fact of the final memory cites, ``relations`` the share that its
+        facts say, ``waited`` the mean of the steps between what shows that a unit matters and its commitment.
+        """
+        waits = [wait for evidence in self._evidence for wait in evidence.get("waits", ())]
+        if not waits:
+            return {}
+        kept = [wait for wait in waits if wait is not None]
+        waited = sum(kept) / len(kept) if kept else None
+        return {"sources": len(kept) / len(waits), "relations": self.share("final"), "waited": waited}
+
+    @property
     def occupancy(self) -> list[tuple[float, float, float]]:
         """Of a memory that commits on evidence: tokens committed and pending, by the share of the steps that are done.
 
@@ -263,6 +277,7 @@ class Cell:
             "by_role": self.by_role,
             "by_layer": list(self.by_layer.values()),
             "memory": dict(self.memory),
+            "commitment": dict(self.commitment),
         }
 
 
