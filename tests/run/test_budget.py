@@ -188,7 +188,7 @@ def test_stored_replies_cost_nothing():
         again = await asyncio.gather(*(second.call(ask(question=str(n))) for n in range(5)))
         assert [reply.text for reply in again] == [reply.text for reply in replies]
         assert second.ledger.total.cache_hits == 5
-        with pytest.raises(BudgetExhausted, match="--budget"):
+        with pytest.raises(BudgetExhausted, match="raise it"):
             await second.call(ask(question="new"))
 
     simulate(main())

@@ -18,6 +18,7 @@ from convmem.core import (
     CallFailed,
     Citation,
     ContextExceeded,
+    ConvMemError,
     Evidence,
     Malformed,
     Piece,
@@ -56,7 +57,7 @@ class Finding:
     found: bool
     citations: tuple[Citation, ...] = ()
     node: int | None = None
-    failure: str = ""
+    failure: ConvMemError | None = None
 
 
 async def answer_from(
@@ -87,7 +88,8 @@ async def answer_from(
         if not kept:
             _report(cut, cut_direct, run)
             if cut or cut_direct:
-                return unanswered(question.text, "The model has no room for any of the passages that were found.", run)
+                no_room = ContextExceeded("The model has no room for any of the passages that were found.")
+                return unanswered(question.text, no_room, run)
             return Finding(question.text, NOT_FOUND, False)
         passages = [note.evidence for note in kept]
         try:
@@ -129,7 +131,7 @@ async def combine(question: str, findings: Sequence[Finding], run: Run, *, reply
     """A from Q and the sub-answers (eq. 7); the citations are those of the findings that it rests on."""
     found = [finding for finding in findings if finding.found]
     if not found:
-        return Finding(question, NOT_FOUND, False, failure=next((f.failure for f in findings if f.failure), ""))
+        return Finding(question, NOT_FOUND, False, failure=next((f.failure for f in findings if f.failure), None))
     try:
         reply = await run.call(
             Ask(
@@ -155,10 +157,10 @@ async def combine(question: str, findings: Sequence[Finding], run: Run, *, reply
     return Finding(question, text, True, citations, reply.node)
 
 
-def unanswered(question: str, failure: object, run: Run) -> Finding:
+def unanswered(question: str, failure: ConvMemError, run: Run) -> Finding:
     """What is known where a memory could not be asked, of which the reader of the answer is told."""
     run.warn(f"The question “{question}” could not be answered: {failure}")
-    return Finding(question, NOT_FOUND, False, failure=str(failure))
+    return Finding(question, NOT_FOUND, False, failure=failure)
 
 
 def numbered(evidence: Sequence[Evidence]) -> tuple[Piece, ...]:

@@ -18,8 +18,10 @@ from convmem.core import (
     NOT_FOUND,
     Answer,
     BestAnswer,
+    BudgetExhausted,
     ConvMemError,
     Coverage,
+    DeadlinePassed,
     Done,
     Event,
     InputError,
@@ -27,6 +29,7 @@ from convmem.core import (
     Plan,
     Planned,
     Span,
+    Stopped,
     SubAnswer,
     Tokenizer,
     in_thread,
@@ -83,7 +86,7 @@ class Facts:
     """What an estimate may know of the model before any call.
 
     ``context`` in tokens; ``logprobs`` None where it is not known; ``tokens_per_second`` (prompt, reply); ``slots``
-    calls served at once; ``budget`` that of the run. ``index`` opens what is known of texts of ``namespace`` from the
+    calls served at once; ``limits`` are the run's. ``index`` opens what is known of texts of ``namespace`` from the
     model of that ``identity``. ``replies`` are mean lengths in tokens, by role, where enough calls are known of.
     """
 
@@ -95,7 +98,7 @@ class Facts:
     identity: str = ""
     namespace: str = ""
     index: Callable[[], Index] | None = None
-    budget: int | None = None
+    limits: RunSettings = field(default_factory=RunSettings)
     replies: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -231,13 +234,15 @@ class Method(ABC, Generic[C]):
     ) -> Answer:
         """The answer of a run: ``final`` with its citations, the sub-answers, and what the run knows of itself.
 
-        Raises ConvMemError where nothing of the document was read, or what was read could not be asked.
+        Raises ConvMemError where nothing of the document was read, or what was read could not be asked: Stopped where
+        a limit of the run is why.
         """
         coverage = run.coverage(windows)
         if not coverage.read_tokens and not coverage.indexed_tokens:
-            raise ConvMemError(_nothing_read(coverage, run))
+            raise _nothing_read(coverage, run)
         if final.failure:
-            raise ConvMemError(f"The question could not be answered from what was read: {final.failure}")
+            kind = type(final.failure) if isinstance(final.failure, Stopped) else ConvMemError
+            raise kind(f"The question could not be answered from what was read: {final.failure}")
         run.emit(BestAnswer(final.text, final.citations))
         return Answer(
             text=final.text if final.found else NOT_FOUND,
@@ -264,7 +269,7 @@ def facts_of(model: Model, tokenizer: Tokenizer, settings: RunSettings, cache: C
     logprobs = seen.logprobs if model.logprobs is None else model.logprobs
     return Facts(
         tokenizer, settings.context or model.context, logprobs, seen.speed or model.tokens_per_second,
-        settings.concurrency or model.slots, model.identity, settings.namespace, budget=settings.budget,
+        settings.concurrency or model.slots, model.identity, settings.namespace, limits=settings,
         replies=seen.replies,
     )  # fmt: skip
 
@@ -278,12 +283,13 @@ def _first(group: BaseExceptionGroup[ConvMemError]) -> ConvMemError:
     return error
 
 
-def _nothing_read(coverage: Coverage, run: Run) -> str:
+def _nothing_read(coverage: Coverage, run: Run) -> ConvMemError:
     """Why a run read nothing, and what to do."""
     if coverage.failed_windows:
-        return f"Nothing of the document could be read: {coverage.failed_windows[0].reason}"
-    if run.settings.budget is not None:
-        return f"The budget of {run.settings.budget:,} tokens is too small to read anything; raise it."
-    if run.settings.deadline is not None:
-        return f"The deadline of {run.settings.deadline:g} seconds leaves no time to read anything; raise it."
-    return "Nothing of the document was read; " + " ".join(run.warnings)
+        return ConvMemError(f"Nothing of the document could be read: {coverage.failed_windows[0].reason}")
+    budget, deadline = run.settings.budget, run.settings.deadline
+    if budget is not None:
+        return BudgetExhausted(f"The budget of {budget:,} tokens is too small to read anything; raise it.")
+    if deadline is not None:
+        return DeadlinePassed(f"The deadline of {deadline:g} seconds leaves no time to read anything; raise it.")
+    return ConvMemError("Nothing of the document was read; " + " ".join(run.warnings))

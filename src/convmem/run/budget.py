@@ -90,7 +90,7 @@ class Budget:
         aside = 0 if ticket.answering else max(0, self._aside - before.answering)
         room = self.limit - self._kept - before.used - aside - ticket.reserved
         if room < 0:
-            error = f"The budget of {self.limit:,} tokens has no room for another call; raise --budget to read more."
+            error = f"The budget of {self.limit:,} tokens has no room for another call; raise it to read more."
             ticket.decision.set_exception(BudgetExhausted(error))
             ticket.end()
             return True

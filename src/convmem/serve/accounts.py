@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
-from convmem.core import BudgetExhausted, Usage
+from convmem.core import Usage
 from convmem.serve.database import Database
-from convmem.serve.errors import Refusal
+from convmem.serve.errors import QuotaExhausted, Refusal
 from convmem.serve.keys import Quota, Tenant
 
 _MINUTE = 60.0
@@ -58,9 +58,9 @@ class Account:
         return None if self.quota.tokens is None else max(0, self.quota.tokens - self._today())
 
     def check(self) -> None:
-        """Raise BudgetExhausted where no token is left."""
+        """Raise QuotaExhausted where no token is left."""
         if self.left == 0:
-            raise BudgetExhausted(self._over)
+            raise QuotaExhausted(self._over)
 
     def spend(self, usage: Usage) -> None:
         """Count what a model used; it is stored at once."""

@@ -24,6 +24,10 @@ _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_
 log = logging.getLogger("convmem.serve")
 
 
+class QuotaExhausted(BudgetExhausted):
+    """The key's own tokens are used up, whatever budget a request has."""
+
+
 class ErrorDetail(BaseModel):
     """What went wrong, and what to do: ``message`` is one sentence."""
 
@@ -70,8 +74,12 @@ def refusal(error: ConvMemError) -> Refusal:
             return Refusal(400, message, code="context_length_exceeded")
         case RateLimited():
             return Refusal(429, message, code="rate_limit_exceeded", retry_after=error.retry_after)
-        case BudgetExhausted() | DeadlinePassed():
+        case QuotaExhausted():
             return Refusal(429, message, kind="insufficient_quota", code="insufficient_quota")
+        case BudgetExhausted():
+            return Refusal(400, message, param="budget", code="budget_exhausted")
+        case DeadlinePassed():
+            return Refusal(400, message, param="deadline", code="deadline_passed")
         case Refused():
             return Refusal(400, message, code="upstream_refused")
         case Unkept():

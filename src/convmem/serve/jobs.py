@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from convmem.core import Answer, BudgetExhausted, ConvMemError, Event, Plan, Planned, in_thread
+from convmem.core import Answer, ConvMemError, Event, Plan, Planned, in_thread
 from convmem.document import Document, EstimateTokenizer
 from convmem.methods import Method
 from convmem.methods.base import facts_of
@@ -22,7 +22,7 @@ from convmem.run import export
 from convmem.serve.accounts import Account, Accounts
 from convmem.serve.database import Unkept
 from convmem.serve.documents import Documents
-from convmem.serve.errors import Refusal, refusal, unforeseen
+from convmem.serve.errors import QuotaExhausted, Refusal, refusal, unforeseen
 from convmem.serve.events import LAST, event_json
 from convmem.serve.followup import FollowUp
 from convmem.serve.keys import Tenant
@@ -256,9 +256,9 @@ class Jobs:
                     on_event=heard,
                 )
         except ConvMemError as error:
-            if left is not None and settings.run.budget == left:
-                said = f"This key has {left:,} tokens left for today, and they did not suffice: {error}"
-                raise BudgetExhausted(said) from error
+            if left is not None and (settings.run.budget == left or job.account.left == 0):
+                said = f"This key had {left:,} tokens left for today, and they did not suffice: {error}"
+                raise QuotaExhausted(said) from error
             raise
 
     def _heard(self, job: Job, event: Event, document: Document) -> None:

@@ -159,7 +159,7 @@ class Metered:
         await self._upstream.prepare()
 
     async def complete(self, call: Call) -> Completion:
-        """As the model does. Raises BudgetExhausted too, where the tenant has no token left."""
+        """As the model does. Raises QuotaExhausted too, where the tenant has no token left."""
         turns = await self._upstream.prepare()
         async with turns.turn(self._account.tenant.name):
             self._account.check()

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from math import inf
 
-from convmem.core import ConvMemError
+from convmem.core import BudgetExhausted
 from convmem.methods.convmem.config import PROMPT_TOKENS, Settled
 from convmem.run import Run
 
@@ -33,7 +33,7 @@ class Reserve:
     def of(cls, prompts: int, config: Settled, run: Run) -> Reserve:
         """Keep what ``prompts`` prompts with evidence may cost, at most half of the budget.
 
-        Raises ConvMemError where that is no room for evidence.
+        Raises BudgetExhausted where that is no room for evidence.
         """
         budget = run.settings.budget
         if budget is None:
@@ -59,7 +59,7 @@ class Reserve:
             else:  # half of the budget is kept for answering, and a window must fit the other half
                 window = run.reserve(min(config.window, run.size) + PROMPT_TOKENS)
                 enough = 2 * max(answering, window + prompts * config.summary_tokens)
-            raise ConvMemError(
+            raise BudgetExhausted(
                 f"The budget of {budget:,} tokens is too small to read anything and answer; {enough:,} would do."
             )
         run.set_aside(aside)
