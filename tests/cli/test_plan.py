@@ -58,6 +58,13 @@ def test_a_budget_is_planned(convmem, server):
     limits = ("--set", "one_call_tokens=0", "--set", "window=300")
     whole, part = plan(convmem, *limits), plan(convmem, *limits, "--budget", "2000")
     assert part["prompt_tokens"] + part["completion_tokens"] <= 2_000 < whole["prompt_tokens"]
+    share = plan(convmem, *limits, "--budget", f"{100 * 2_000 / whole['tokens']:.4f}%")
+    assert share["prompt_tokens"] == part["prompt_tokens"]
+
+
+def test_what_it_is_compared_with_has_no_limit(convmem, server):
+    whole, part = plan(convmem), plan(convmem, "--budget", "100")
+    assert part["alternatives"] == whole["alternatives"]
 
 
 def test_a_calibration_is_learned_kept_and_listed(convmem, home):

@@ -20,6 +20,8 @@ import typer
 
 from convmem.cli import batch, bench, calibrate, index, mcp, serve, verify
 from convmem.cli.options import (
+    BudgetOption,
+    DeadlineOption,
     DebugOption,
     JsonOption,
     MethodOption,
@@ -87,14 +89,8 @@ def ask(
     method: MethodOption = None,
     preset: PresetOption = None,
     changes: SetOption = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOKENS|SHARE",
-            help="Most tokens of all prompts and replies together: 50000, 50k, or 5% of the document's. The likeliest "
-            "parts are read, until an answer is found.",
-        ),
-    ] = None,
+    budget: BudgetOption = None,
+    deadline: DeadlineOption = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of sampled replies.  [default: 0]")] = None,
     index: Annotated[
         bool,
@@ -150,8 +146,8 @@ def ask(
     if trace:
         _check_writable(trace, files)
     settings = settings_of(
-        model, changes, method=method, preset=preset, budget=budget, seed=seed, verify=verify or None,
-        strict=strict or None, verifier=verifier, index="records" if index else None,
+        model, changes, method=method, preset=preset, budget=budget, deadline=deadline, seed=seed,
+        verify=verify or None, strict=strict or None, verifier=verifier, index="records" if index else None,
     )  # fmt: skip
     notes = Notes(quiet)
     watch = Watch(notes)
@@ -187,7 +183,8 @@ def plan(
     method: MethodOption = None,
     preset: PresetOption = None,
     changes: SetOption = None,
-    budget: Annotated[int | None, typer.Option(metavar="TOKENS", help="As for ask: what it would be spent on.")] = None,
+    budget: BudgetOption = None,
+    deadline: DeadlineOption = None,
     probe: Annotated[
         bool, typer.Option("--probe", help="Have the model read a few windows, so that its speed is known.")
     ] = False,
@@ -204,7 +201,7 @@ def plan(
     from convmem.cli.report import plan_table
 
     question = files.pop() if len(files) > 1 and _is_question(files[-1]) else ""
-    settings = settings_of(model, changes, method=method, preset=preset, budget=budget)
+    settings = settings_of(model, changes, method=method, preset=preset, budget=budget, deadline=deadline)
     estimate = api.plan(files, question, probe=probe, **settings)
     put(json.dumps(api.plan_json(estimate), indent=2) if as_json else plan_table(estimate))
 

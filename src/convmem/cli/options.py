@@ -31,13 +31,24 @@ PresetOption = Annotated[
         help="The settings to start from: lean reads about once, paper as published, about 30 times.  [default: lean]",
     ),
 ]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOKENS|SHARE",
+        help="Most tokens of all prompts and replies together: 50000, 50k, or 5% of the document's. The likeliest "
+        "parts are read, until an answer is found.",
+    ),
+]
+DeadlineOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Answer within 90, 30s or 2m, from the likeliest parts.  [default: no limit]"),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Any other setting, such as window=4000, deadline=60 (seconds) or concurrency=8; docs/configuration.md "
-        "has them all. Repeatable.",
+        help="Any other setting, such as window=4000 or concurrency=8; docs/configuration.md has them all. Repeatable.",
     ),
 ]
 EngineOption = Annotated[

@@ -14,13 +14,17 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3_600}
 
 def _tokens(value: Any) -> Any:
     """A number of tokens as people write it: 50000, 50k, 1.5M."""
-    found = re.fullmatch(r"\s*([\d.,_]*\d)\s*([km]?)\s*", value, re.IGNORECASE) if isinstance(value, str) else None
+    found = re.fullmatch(r"\s*(\d[\d,_]*(?:\.\d+)?)\s*([km]?)\s*", value, re.IGNORECASE) if isinstance(value, str) else None
+    if isinstance(value, str) and not found:
+        raise ValueError(f"'{value}' is no number of tokens; write 50000, 50k, or 5% for a share of the document's")
     return round(float(_plain(found[1])) * _THOUSANDS[found[2].lower()]) if found else value
 
 
 def _seconds(value: Any) -> Any:
     """A time as people write it: 90, 30s, 2m, 1h."""
-    found = re.fullmatch(r"\s*([\d.]*\d)\s*(s|m|min|h|)\s*", value, re.IGNORECASE) if isinstance(value, str) else None
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|)\s*", value, re.IGNORECASE) if isinstance(value, str) else None
+    if isinstance(value, str) and not found:
+        raise ValueError(f"'{value}' is no time; write 90, 30s, 2m or 1h")
     return float(found[1]) * _SECONDS[found[2].lower()] if found else value
 
 
@@ -73,7 +77,7 @@ class RunSettings(BaseModel):
     def _share(cls, values: Any) -> Any:
         """A budget in percent is one of the document, whose length is not known yet."""
         budget = values.get("budget") if isinstance(values, Mapping) else None
-        found = re.fullmatch(r"\s*([\d.]*\d)\s*%\s*", budget) if isinstance(budget, str) else None
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", budget) if isinstance(budget, str) else None
         return {**values, "budget": None, "budget_share": float(found[1]) / 100} if found else values
 
     def of(self, tokens: int) -> Self:

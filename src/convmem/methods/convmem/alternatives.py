@@ -12,6 +12,7 @@ from convmem.methods.base import Facts
 from convmem.methods.convmem.config import Config
 from convmem.methods.convmem.estimate import Step, estimate
 from convmem.methods.convmem.index import estimate_indexing, estimate_lookup
+from convmem.run import RunSettings
 
 SHARES = (0.05, 0.01)
 """Budgets that are compared, as shares of the document's tokens."""
@@ -22,7 +23,8 @@ LONG = 600.0
 
 
 def alternatives(document: Document, facts: Facts, question: str) -> tuple[Sequence[Alternative], str]:
-    """What each way would cost, one of them recommended, and why that one."""
+    """What each way would cost, whatever the run's own limits; one of them is recommended, and why that one."""
+    facts = replace(facts, limits=RunSettings())
     lean = estimate(Config.preset("lean"), document, facts, question)
     ways = [
         Alternative.of("lean", "--preset lean", lean),
@@ -30,7 +32,7 @@ def alternatives(document: Document, facts: Facts, question: str) -> tuple[Seque
     ]
     for share in SHARES:
         if (budget := round(share * lean.tokens)) >= LEAST_BUDGET:
-            plan = estimate(Config.preset("lean"), document, replace(facts, budget=budget), question)
+            plan = estimate(Config.preset("lean"), document, replace(facts, limits=RunSettings(budget=budget)), question)
             ways.append(Alternative.of(f"budget {share:.0%}", f"--budget {budget}", plan))
     config = Config.preset("lean", index="records")
     making = estimate_indexing(config, document, facts)

@@ -110,8 +110,9 @@ def estimate(config: Config, document: Document, facts: Facts, question: str) ->
         channels = 1 if settled.decompose == "off" else settled.expected_channels
         made = ranked if settled.evidence == "windows" else tree
         steps = made(settled, windows, tokens, channels, lengths, assumptions)
-    if facts.budget is not None and steps.tokens > facts.budget:
-        steps = steps.within(facts.budget)
+    budget = facts.limits.of(tokens).budget
+    if budget is not None and steps.tokens > budget:
+        steps = steps.within(budget)
         assumptions.append("The budget is taken to be spent; reading ends earlier where an answer is found.")
     chain = [*steps.before, *steps.layers, *steps.after]
     return Plan(
