@@ -1,8 +1,9 @@
 """What the simulated reader knows of a built question: its supporting units as facts, and what each of them needs.
 
 Knows cases and texts; knows no method. Where a dataset gives the hops, they are the sub-questions, and a hop needs
-those that it names. Where it gives none (HotpotQA, 2WikiMultiHopQA), each supporting document is one, and a unit that
-shares no name with the question needs the units that do (METHODS section 11, "Support").
+those that it names. Where it gives none (HotpotQA, 2WikiMultiHopQA), each supporting document is one, asked about in
+the question's own words, and a unit that shares no name with the question needs the units that do (METHODS section 11,
+"Support").
 
 Where the dataset's unit is a paragraph, the reader needs the one sentence that names what the unit leads to, if there
 is such a sentence: otherwise short windows, which cut paragraphs, would be blamed for what no reader misses.
@@ -66,7 +67,7 @@ def knowledge_of(case: Case, document: Document) -> Knowledge:
         others = tuple(_of_hop(case, unit, served, text) for unit, text in zip(case.decoys, decoys, strict=True))
     else:
         documents = list(dict.fromkeys(unit.document for unit in case.support))
-        parts = ("",) * len(documents)
+        parts = (case.question,) * len(documents)
         facts, others = _unordered(case, documents, sentences), ()
     return Knowledge(case.question, case.answers[0], parts, facts, others)
 

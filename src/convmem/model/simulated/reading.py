@@ -71,8 +71,11 @@ class Knowledge:
     decoys: tuple[Fact, ...] = ()
 
     def step(self, part: int) -> str:
-        """What the sub-question of that number ends in, by which it is known again."""
-        return f"(step {part} of: {' '.join(self.question.split())})"
+        """The mark that the sub-question of that number ends in, by which it is known again.
+
+        It has no word in it, so that a sub-question is ranked by what it asks, as one that a model wrote would be.
+        """
+        return f"⟨{'·' * part}⟩"
 
 
 class Read:
@@ -128,6 +131,12 @@ class Read:
         """The decoys that this read can't tell from facts."""
         unknown = (d for d in self.knowledge.decoys if any(need not in self.noticed for need in d.needs))
         return tuple(decoy for decoy in unknown if self._notices(decoy))
+
+    def unclear(self, question: int = 1) -> list[Fact]:
+        """What the read keeps undecided for a question: it may be needed, and is not recognised."""
+        needed = self.questions[question - 1]
+        possible = [self.facts[n] for n in sorted(needed & self.seen - self.noticed)] + list(self.decoys)
+        return [fact for fact in possible if self.draw(f"caution/{fact.marker}") < self.behaviour.caution]
 
     def false_alarm(self, question: int = 1) -> bool:
         """Whether the read finds something relevant to a question that is not."""
