@@ -45,6 +45,7 @@ SWITCHES = {
     "lean, windows of 600": f"{LEAN}+window=600",
     "lean, early exit": f"{LEAN}+early_exit=on",
     "lean, tree of quotes": TREE,
+    "lean, tree of quotes, deferred": f"{TREE}+deferred_tokens=1500",
 }
 HOPS = 2
 """The depth is that of questions with so many supporting documents."""

@@ -13,7 +13,7 @@ from convmem.document import Document, stride_windows
 from convmem.methods.convmem import Config, ConvMem
 from convmem.model import Cache
 from convmem.run import simulate
-from tests.support.reading import ANSWERS, ISLES, QUESTION, TEXT, answer, by_role, fenced, reader
+from tests.support.reading import ANSWERS, ISLES, QUESTION, TEXT, answer, asked, by_role, fenced, reader
 from tests.support.scripted import FourCharacters, ScriptedModel, completion, prompt_tokens
 
 SMALL = {"window": 200, "answer_tokens": 50, "summary_tokens": 100}
@@ -238,6 +238,33 @@ def test_skip_connections(skip):
         ScriptedModel(by_role(summarize="- something was said")), TEXT, QUESTION, config=SMALL | {"skip": "off"}
     )
     assert off.text and all(summaries)
+
+
+def unsure(call):
+    """A kernel that quotes much, and is sure of nothing."""
+    sentences = fenced(call).split(". ")
+    found = [_about(sentences, line) for line in asked(call).splitlines()]
+    return {
+        "readings": [
+            {"question": n, "relevance": int(f != []), "notes": f or sentences} for n, f in enumerate(found, 1)
+        ]
+    }
+
+
+def _about(sentences, question):
+    return [each for each in sentences if any(f"{isle} the keeper" in each for isle in question.split())]
+
+
+@pytest.mark.parametrize("tokens", [0, 100])
+def test_what_was_undecided_is_there_when_the_answer_is_made(tokens):
+    """Merges that say nothing of use, and no window that is sure of anything."""
+    model = ScriptedModel(by_role(kernel_quotes=unsure, merge="- something was said"))
+    config = SMALL | {"kernel": "joint", "evidence": "quotes", "deferred_tokens": tokens}
+    made = answer(model, TEXT, QUESTION, config=config)
+    assert any(call.role == "merge" for call in model.calls)
+    prompts = [fenced(call) for call in model.calls if call.role == "sub_answer"]
+    assert all(any(name in prompt for prompt in prompts) == (tokens > 0) for name in ANSWERS)
+    assert all((name in made.text) == (tokens > 0) for name in ANSWERS)
 
 
 def test_a_document_that_fits_is_read_in_one_call():

@@ -32,7 +32,8 @@ def alternatives(document: Document, facts: Facts, question: str) -> tuple[Seque
     ]
     for share in SHARES:
         if (budget := round(share * lean.tokens)) >= LEAST_BUDGET:
-            plan = estimate(Config.preset("lean"), document, replace(facts, limits=RunSettings(budget=budget)), question)
+            limited = replace(facts, limits=RunSettings(budget=budget))
+            plan = estimate(Config.preset("lean"), document, limited, question)
             ways.append(Alternative.of(f"budget {share:.0%}", f"--budget {budget}", plan))
     config = Config.preset("lean", index="records")
     making = estimate_indexing(config, document, facts)

@@ -120,6 +120,9 @@ class Config(MethodConfig):
     (a control for the extra text)."""
     buffer_tokens: int | None = Field(None, ge=0)
     """Capacity of the residual buffer B, in tokens. Unset: W; for `windows` 1,500."""
+    deferred_tokens: int = Field(0, ge=0)
+    """Capacity for what is undecided, in tokens: quotes of windows with r = 1 travel word for word beside H to the
+    answer, but for those whose windows a later hop reads as irrelevant (CoEM's idea on a tree). For `quotes`."""
     max_layers: int = Field(8, ge=1)
     """The most layers, layer 0 included; what is too long after the last is cut from the least relevant end."""
     min_shrink: float = Field(0.1, ge=0, lt=1)
@@ -166,6 +169,11 @@ class Config(MethodConfig):
             raise ValueError("evidence 'records' goes with kernel 'fused' or 'joint', not 'split'")
         if self.merge == "records" and self.evidence != "records":
             raise ValueError("merge 'records' joins records: set evidence to 'records' too")
+        if self.deferred_tokens and self.evidence not in ("quotes", None):
+            raise ValueError(
+                f"deferred_tokens carries quotes, so evidence can't be {self.evidence!r}; use 'quotes' ('windows' are "
+                "the document's own words already)"
+            )
         tree = self.kernel not in ("score", None) or self.evidence in ("summary", "quotes", "records")
         if self.early_exit and tree and (self.overlap == "boundary" or self.skip != "on"):
             raise ValueError(
@@ -275,4 +283,4 @@ class Settled(Config):
         """The most text that a sub-answer is made from, in tokens: H and B, or the relevant windows."""
         if self.evidence == "windows":
             return self.buffer_tokens
-        return self.window + (0 if self.skip == "off" else self.buffer_tokens)
+        return self.window + (0 if self.skip == "off" else self.buffer_tokens) + self.deferred_tokens

@@ -32,6 +32,7 @@ from convmem.memory.calibration import calibrated
 from convmem.memory.convolution import Convolution, Note, Output, fit, noted
 from convmem.memory.decomposition import SubQuestion, decompose, in_rounds, named, unreferenced
 from convmem.memory.dedupe import exact, near
+from convmem.memory.deferred import beside, undecided, without_irrelevant
 from convmem.memory.kernel import (
     Extract,
     JointKernel,
@@ -73,10 +74,14 @@ EMPTY = "(nothing)"
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a channel keeps of the document: its summaries H^(L,c), and its residual buffer B^(c) in passages."""
+    """What a channel keeps of the document: its summaries H^(L,c), and its residual buffer B^(c) in passages.
+
+    ``pending`` are the quotes that were undecided when they were read.
+    """
 
     summaries: Sequence[Note]
     direct: Sequence[Note] = ()
+    pending: Sequence[Note] = ()
 
 
 def joined(memories: Sequence[Memory]) -> Memory:
@@ -88,6 +93,7 @@ def joined(memories: Sequence[Memory]) -> Memory:
     return Memory(
         once(note for memory in memories for note in memory.summaries),
         once(note for memory in memories for note in memory.direct),
+        once(note for memory in memories for note in memory.pending),
     )
 
 
@@ -110,7 +116,7 @@ class ConvMem(Method[Config]):
         if run.size <= config.one_call_tokens and (whole := await self._in_one_call(document, question, config, run)):
             return self.conclude(run, config, whole, windows=1)
 
-        windows = slide(document, run.tokenizer, config)
+        windows = await in_thread(slide, document, run.tokenizer, config)
         if config.evidence == "windows":
             return await self._by_rank(question, windows, config, run)
 
@@ -129,6 +135,9 @@ class ConvMem(Method[Config]):
                     tasks.create_task(self._channel(q, scans[q.id], config, run, tasks, most, settled=settled))
                     for q in asked
                 ]
+            if config.deferred_tokens:
+                read_now = [reading for scan in scans.values() for task in scan for reading in task.result()]
+                memories = [replace(m, pending=without_irrelevant(m.pending, read_now)) for m in memories]
             for q, channel in zip(asked, channels, strict=True):
                 memory, known[q.id] = channel.result()
                 memories.append(memory)
@@ -246,6 +255,9 @@ class ConvMem(Method[Config]):
             memory = Memory(fit(notes, config.window)[0], await self._skipped(question, scan, config, run))
         else:
             memory = await self._remember(question, scan, config, run, tasks)
+        if config.deferred_tokens:
+            outputs = self._outputs(question, scan, config, run)
+            memory = replace(memory, pending=undecided([note async for output in outputs for note in output.notes]))
         return memory, await self._answer(memory, question, config, run, most)
 
     async def _remember(
@@ -284,9 +296,13 @@ class ConvMem(Method[Config]):
         role: str = "sub_answer",
     ) -> Finding:  # fmt: skip
         """The answer to a question from a memory, by a prompt of at most ``most`` tokens."""
+        pending, cut = beside(memory.pending, memory.summaries, config.deferred_tokens)
+        if cut:
+            run.cut("undecided quotes beyond deferred_tokens", cut)
         return await answer_from(
-            memory.summaries, memory.direct, question, run, role=role, reply_tokens=config.answer_tokens, most=most
-        )
+            memory.summaries, [*memory.direct, *pending], question, run, role=role,
+            reply_tokens=config.answer_tokens, most=most,
+        )  # fmt: skip
 
     async def _outputs(self, question: SubQuestion, scan: Scan, config: Settled, run: Run) -> AsyncIterator[Output]:
         """H^(0,c), window by window in the document's order (eq. 2)."""

@@ -77,9 +77,7 @@ def _promotions(read: Read, sentences: Entries, pending: Entries) -> list[Any]:
 
 def _undecided(read: Read, sentences: Entries, pending: Entries) -> list[Any]:
     """What is noticed in the section, may be needed, and is not pending yet."""
-    unclear = [read.facts[n] for n in sorted(read.seen - read.noticed)] + list(read.decoys)
-    kept = [fact for fact in unclear if read.draw(f"caution/{fact.marker}") < read.behaviour.caution]
-    places = [_stating(fact, sentences) for fact in kept if not _stating(fact, pending)]
+    places = [_stating(fact, sentences) for fact in read.unclear() if not _stating(fact, pending)]
     return [{"first": place[0], "last": place[-1]} for place in places if place]
 
 

@@ -48,6 +48,8 @@ def _linked(read: Read, part: int, text: str) -> str:
 def _relevance_of(read: Read, facts: Collection[int], question: int = 1) -> int:
     if facts:
         return 2
+    if read.unclear(question):
+        return 1
     return (2 if read.draw("how relevant") < 0.5 else 1) if read.false_alarm(question) else 0
 
 
@@ -64,7 +66,8 @@ def _notes(read: Read, facts: Collection[int], question: int = 1) -> list[str]:
 
 
 def _quotes(read: Read, facts: Collection[int], question: int = 1) -> list[str]:
-    quoted = [sentence for n in sorted(facts) for sentence in read.facts[n].sentences]
+    found = [*map(read.facts.__getitem__, sorted(facts)), *read.unclear(question)]
+    quoted = [sentence for fact in found for sentence in fact.sentences]
     return [*quoted, *([read.irrelevant()] if read.false_alarm(question) else [])]
 
 
