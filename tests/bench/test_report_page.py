@@ -244,5 +244,5 @@ def test_numbers_need_no_plotting_packages_and_the_page_names_them(
     monkeypatch.setitem(sys.modules, "altair", None)
     assert bench_report(kept, "--json") == 0
     assert bench_report(kept, "--out", tmp_path / "report.html") == 2
-    assert "pip install 'convmem[bench]'" in capsys.readouterr().err
+    assert "pip install '.[bench]'" in capsys.readouterr().err
     assert not (tmp_path / "report.html").exists()

@@ -62,5 +62,5 @@ def test_without_llama_cpp_one_is_told_what_to_install(tmp_path: Path, monkeypat
 
     imported = builtins.__import__
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(Fatal, match=r"pip install 'convmem\[local\]'"):
+    with pytest.raises(Fatal, match=r"pip install '\.\[local\]'"):
         asyncio.run(Embedded(tmp_path / "m.gguf").prepare())

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from convmem.core import InputError
+from convmem.core import InputError, extra
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,5 +73,5 @@ def require() -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise InputError("Parquet needs pyarrow: pip install 'convmem[parquet]', or use JSON lines (.jsonl).") from None
+        raise InputError(f"Parquet needs pyarrow: {extra('parquet')}, or use JSON lines (.jsonl).") from None
     return pyarrow

@@ -19,7 +19,7 @@ import typer
 from convmem import __version__
 from convmem.cli.options import EngineOption, WorkersOption
 from convmem.cli.terminal import Notes, counted, put, tokens
-from convmem.core import InputError, Tokenizer
+from convmem.core import InputError, Tokenizer, extra
 
 if TYPE_CHECKING:
     from convmem.bench.prepare import Filter
@@ -300,7 +300,7 @@ def _draw(results: Results, cells: Sequence[Cell], out: Path | None, images: Pat
     except ModuleNotFoundError as error:
         if error.name not in DRAWING:
             raise
-        raise InputError("The page and its plots need more packages: pip install 'convmem[bench]'.") from None
+        raise InputError(f"The page and its plots need more packages: {extra('bench')}.") from None
     if out:
         out.write_bytes(page(cells, results.manifest(), trace_links(results.directory, out)))
         notes.say(f"{out}: {counted(len(cells), 'row')} of results.")

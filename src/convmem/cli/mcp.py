@@ -11,7 +11,7 @@ import typer
 
 from convmem.cli.options import DebugOption, MethodOption, ModelOption, PresetOption, SetOption, settings_of
 from convmem.cli.terminal import Notes
-from convmem.core import InputError
+from convmem.core import InputError, extra
 
 HOST = "127.0.0.1"
 
@@ -45,7 +45,7 @@ def mcp(
 
         from convmem.serve.mcp import server
     except ModuleNotFoundError as error:
-        raise InputError(f"The tools need more packages ({error.name}): pip install 'convmem[mcp]'.") from None
+        raise InputError(f"The tools need more packages ({error.name}): {extra('mcp')}.") from None
     for folder in root or ():
         if not folder.is_dir():
             raise InputError(f"'{folder}' is no folder: --root takes one whose files may be read.")

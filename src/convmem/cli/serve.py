@@ -10,7 +10,7 @@ import typer
 
 from convmem.cli.options import DebugOption
 from convmem.cli.terminal import Notes, put
-from convmem.core import InputError
+from convmem.core import InputError, extra
 
 if TYPE_CHECKING:
     from convmem.serve.keys import Keys
@@ -64,7 +64,7 @@ def serve(
     except ModuleNotFoundError as error:
         if str(error.name).startswith("convmem"):
             raise
-        raise InputError(f"The server needs more packages ({error.name}): pip install 'convmem[serve]'.") from None
+        raise InputError(f"The server needs more packages ({error.name}): {extra('serve')}.") from None
     settings = resolve({} if concurrency is None else {"concurrency": concurrency})
     export_spans()
     server = Server(host, port, data=data_directory(), models=models or [settings.general.model], settings=settings)

@@ -40,6 +40,7 @@ from convmem.core.errors import (
     Stopped,
     TimedOut,
     Transient,
+    extra,
 )
 from convmem.core.events import (
     BestAnswer,
@@ -67,5 +68,5 @@ __all__ = [
     "LayerStarted", "Ledger", "Location", "Malformed", "Message", "Model", "ModelError", "Origin", "Piece", "Plan",
     "Planned", "RateLimited", "Refused", "Relevance", "ReplySlice", "Sampling", "Span", "Stopped", "SubAnswer",
     "TimedOut", "TokenLogprobs", "Tokenizer", "Totals", "Transient", "Truncation", "Usage", "Verdict", "Warned",
-    "WindowRead", "checkpoint", "in_thread", "union",
+    "WindowRead", "checkpoint", "extra", "in_thread", "union",
 ]  # fmt: skip

@@ -79,3 +79,8 @@ class BudgetExhausted(Stopped):
 
 class DeadlinePassed(Stopped):
     """The time allowed for the run is over."""
+
+
+def extra(name: str) -> str:
+    """What installs the packages of an optional part, for the sentence of an error."""
+    return f"pip install '.[{name}]' in ConvMem's folder"

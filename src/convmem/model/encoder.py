@@ -18,7 +18,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from convmem.core import InputError, checkpoint
+from convmem.core import InputError, checkpoint, extra
 
 LONGEST = 256
 """Tokens of a text that are read, where the files don't say; what goes beyond them is left out."""
@@ -40,7 +40,7 @@ class Encoder:
             from onnxruntime import InferenceSession
             from tokenizers import Tokenizer
         except ModuleNotFoundError:
-            raise InputError("An encoder needs ONNX Runtime: pip install 'convmem[embed]'.") from None
+            raise InputError(f"An encoder needs ONNX Runtime: {extra('embed')}.") from None
         read = _files_of(spec)
         vocabulary, graph = read("tokenizer.json"), _graph(read)
         if vocabulary is None or graph is None:
@@ -101,7 +101,7 @@ def _graph(read: Read) -> bytes | None:
 
         from convmem.model.bert import as_onnx
     except ModuleNotFoundError:
-        raise InputError("A checkpoint without model.onnx needs more packages: pip install 'convmem[embed]'.") from None
+        raise InputError(f"A checkpoint without model.onnx needs more packages: {extra('embed')}.") from None
     described: Mapping[str, Any] = json.loads(config)
     tensors = {name.removeprefix("bert."): tensor.astype(np.float32) for name, tensor in load(weights).items()}
     try:

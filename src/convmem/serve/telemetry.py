@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from convmem.core import Call, Completion, InputError
+from convmem.core import Call, Completion, InputError, extra
 
 try:
     from opentelemetry import trace
@@ -32,7 +32,7 @@ def export_spans() -> None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        raise InputError("Sending spans needs more packages: pip install 'convmem[otel]'.") from None
+        raise InputError(f"Sending spans needs more packages: {extra('otel')}.") from None
     provider = TracerProvider(resource=Resource.create({"service.name": "convmem"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)

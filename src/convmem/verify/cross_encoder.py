@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from convmem.core import InputError, checkpoint
+from convmem.core import InputError, checkpoint, extra
 from convmem.verify.verifier import UNJUDGED, Judgement
 
 LONGEST = 512
@@ -45,7 +45,7 @@ class CrossEncoder:
 
     def __init__(self, folder: Path) -> None:
         if importlib.util.find_spec("onnxruntime") is None:
-            raise InputError("An NLI verifier needs ONNX Runtime: pip install 'convmem[nli]'.")
+            raise InputError(f"An NLI verifier needs ONNX Runtime: {extra('nli')}.")
         from onnxruntime import InferenceSession, get_available_providers
         from tokenizers import Tokenizer
 
