@@ -45,7 +45,8 @@ SWITCHES = {
     "lean, windows of 600": f"{LEAN}+window=600",
     "lean, early exit": f"{LEAN}+early_exit=on",
     "lean, tree of quotes": TREE,
-    "lean, tree of quotes, deferred": f"{TREE}+deferred_tokens=1500",
+    "lean, tree of quotes, windows of 800": f"{TREE}+window=800",
+    "lean, tree of quotes, windows of 800, deferred": f"{TREE}+window=800+deferred_tokens=1500",
 }
 HOPS = 2
 """The depth is that of questions with so many supporting documents."""
