@@ -62,7 +62,9 @@ def test_rows_have_what_the_memory_went_through_within_its_budgets(tmp_path: Pat
     [cell] = cells(made)
     assert cell.memory["admitted"] == sum(each.diagnostics["totals"]["admitted"] for each in made) / 2
     waits = [wait for each in made for wait in each.evidence["waits"]]
-    assert cell.commitment["sources"] == sum(wait is not None for wait in waits) / len(waits) > 0
+    kept = [wait for wait in waits if wait is not None]
+    assert cell.commitment["sources"] == len(kept) / len(waits) > 0
+    assert cell.commitment["early"] == sum(wait < 0 for wait in kept) / len(waits)
     assert "occupancy" in [figure.name for figure in figures(studies([cell])[0])]
     json.dumps(cell.summary(), allow_nan=False)
     other = row(dataset=cell.dataset, docs=120, model=cell.model)

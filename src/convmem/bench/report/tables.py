@@ -231,14 +231,20 @@ class Cell:
         """Of a memory that commits on evidence, what became of the supporting units; empty for other methods.
 
         ``sources`` is the share, from 0 to 1, that a fact of the final memory cites, ``relations`` the share that its
-        facts say, ``waited`` the mean of the steps between what shows that a unit matters and its commitment.
+        facts say, ``early`` the share that was committed before it was clear that it matters, and ``waited`` the mean
+        of the steps that the others' commitment took from there on.
         """
         waits = [wait for evidence in self._evidence for wait in evidence.get("waits", ())]
         if not waits:
             return {}
         kept = [wait for wait in waits if wait is not None]
-        waited = sum(kept) / len(kept) if kept else None
-        return {"sources": len(kept) / len(waits), "relations": self.share("final"), "waited": waited}
+        late = [wait for wait in kept if wait >= 0]
+        return {
+            "sources": len(kept) / len(waits),
+            "relations": self.share("final"),
+            "early": (len(kept) - len(late)) / len(waits),
+            "waited": sum(late) / len(late) if late else None,
+        }
 
     @property
     def occupancy(self) -> list[tuple[float, float, float]]:
