@@ -38,14 +38,21 @@ def results() -> list[Row]:
         row("q2", 1.0, evidence=evidence(2, 1.0, 1.0, 1.0, distances=lost), trace="javascript:alert(1)", **hostile),
         row("q1", 0.0, label=HOSTILE, depth=1, evidence=evidence(2, 1.0, 1.0, 1.0, layers=[], buffer=1.0), **hostile),
         failed("q2", label=HOSTILE, simulated=True),
-        row("q1", 0.5, docs=200, **hostile),
+        row("q1", 0.5, docs=200, trace="traces/fedcba9876543210.html", **hostile),
         row("q1", None, docs=200, label=HOSTILE, simulated=True),
     ]
 
 
+def with_trace(directory: Path) -> Path:
+    trace = directory / TRACE
+    trace.parent.mkdir(parents=True)
+    trace.touch()
+    return directory
+
+
 def written(folder: Path, rows: Sequence[Row] | None = None) -> Path:
     file = folder / "report.html"
-    kept = trace_links(folder / "results", file)
+    kept = trace_links(with_trace(folder / "results"), file)
     file.write_bytes(page(cells(results() if rows is None else rows), MANIFEST, kept))
     return file
 
@@ -190,7 +197,7 @@ def test_several_models_make_a_figure_of_their_own() -> None:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
-    directory = tmp_path / "results"
+    directory = with_trace(tmp_path / "results")
     for each in results()[:2]:
         Results(directory).append(each)
     return directory

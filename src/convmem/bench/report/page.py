@@ -73,10 +73,10 @@ def page(cells: Sequence[Cell], manifest: Mapping[str, Any], link: Callable[[Row
 
 
 def trace_links(results: Path, page_at: Path) -> Callable[[Row], str | None]:
-    """The address of a row's trace in ``results``, seen from the page; None where none was kept."""
+    """The address of a row's trace in ``results``, seen from the page; None where none is there."""
 
     def link(row: Row) -> str | None:
-        if not row.trace or not _TRACE.fullmatch(row.trace):
+        if not row.trace or not _TRACE.fullmatch(row.trace) or not (results / row.trace).is_file():
             return None
         return quote(Path(os.path.relpath(results / row.trace, page_at.parent)).as_posix())
 
