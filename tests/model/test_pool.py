@@ -95,6 +95,18 @@ def test_errors_of_one_are_made_good_by_another() -> None:
             assert len(bad.requests) < 20
 
 
+@pytest.mark.parametrize(("members", "shares"), [(2, [1, 1]), (1, [2])])
+def test_a_copy_of_a_call_goes_to_a_member_that_does_not_have_it(members: int, shares: list[int]) -> None:
+    models = [ScriptedModel(lambda _: "ok") for _ in range(members)]
+    pool, asked = Pool({str(number): model for number, model in enumerate(models)}), call()
+
+    async def main() -> None:
+        await asyncio.gather(pool.complete(asked), pool.complete(asked))
+
+    simulate(main())
+    assert [len(model.calls) for model in models] == shares
+
+
 def fails(*errors: Exception) -> Exception:
     """What a call to a pool raises whose members raise these."""
 

@@ -68,6 +68,7 @@ class Pool:
         self._places: Places | None = None
         self._absent: set[str] = set()
         """Members that could not be had yet."""
+        self._in_flight: list[tuple[Call, str]] = []
 
     @property
     def identity(self) -> str:
@@ -117,11 +118,18 @@ class Pool:
         self._places = self._make_places({name: model.slots for name, model in self.members.items()})
 
     async def complete(self, call: Call) -> Completion:
-        """Answer ``call``, with one try at each member that is not set aside. Raises what the last one raised."""
+        """Answer ``call``, with one try at each member that is not set aside. Raises what the last one raised.
+
+        Another call for the very same goes to a member that does not have it yet, where there is one.
+        """
         await self.prepare()
         assert self._places
-        opening, tried, failed = _opening(call), set[str](), None
-        while name := await self._places.take(opening, tried):
+        opening, failed = _opening(call), None
+        tried = {name for asked, name in self._in_flight if asked is call}
+        while (name := await self._places.take(opening, tried)) or failed is None:
+            if name is None:
+                tried = set()
+                continue
             tried.add(name)
             try:
                 return await self._ask(name, call)
@@ -176,7 +184,8 @@ class Pool:
         assert self._places
         now = asyncio.get_running_loop().time
         verdict: Verdict = "dropped"
-        wait, started = None, now()
+        wait, started, asked = None, now(), (call, name)
+        self._in_flight.append(asked)
         try:
             if name in self._absent:
                 await self.members[name].prepare()
@@ -189,6 +198,7 @@ class Pool:
             wait = error.retry_after if isinstance(error, RateLimited) else None
             raise
         finally:
+            self._in_flight.remove(asked)
             self._places.done(name, verdict, now() - started, wait)
         return completion
 
