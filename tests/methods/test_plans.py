@@ -3,6 +3,8 @@
 The estimates were fitted to other worlds (seed 4, 60 and 150 documents); these are of another seed and other lengths.
 """
 
+from functools import partial
+
 import pytest
 
 from convmem.bench import prepare
@@ -13,6 +15,7 @@ from convmem.document import Document, EstimateTokenizer
 from convmem.methods import Facts
 from convmem.methods.base import facts_of
 from convmem.methods.convmem import Config, ConvMem
+from convmem.methods.convmem.index import estimate_indexing
 from convmem.model import Cache, Experience, SimulatedReader
 from convmem.model.simulated import Behaviour
 from convmem.run import RunSettings, simulate
@@ -73,12 +76,14 @@ def test_a_budget_is_the_most_that_a_plan_and_a_run_use(cases, share):
     assert plan.layers[0].calls < plan.windows
 
 
-def test_time_follows_from_speed_and_slots():
+@pytest.mark.parametrize(
+    "plan", [ConvMem(Config.preset("paper", window=500)).plan, partial(estimate_indexing, Config())]
+)
+def test_time_follows_from_speed_and_slots(plan):
     document = Document.from_text(" ".join(f"w{n}" for n in range(20_000)))
-    paper = ConvMem(Config.preset("paper", window=500))
 
     def seconds(slots, speed=(1_000.0, 100.0)):
-        return paper.plan(document, Facts(Words(), tokens_per_second=speed, slots=slots)).seconds
+        return plan(document, Facts(Words(), tokens_per_second=speed, slots=slots)).seconds
 
     assert seconds(1) > 7 * seconds(8) > 6 * seconds(8)
     assert seconds(8, (2_000.0, 200.0)) == pytest.approx(seconds(8) / 2, rel=0.01)

@@ -11,6 +11,7 @@ from convmem.document import Document
 from convmem.memory.indexing import ROLES, Contents, Pass, contents, named
 from convmem.methods.base import Facts, Method
 from convmem.methods.convmem.config import Config
+from convmem.methods.convmem.estimate import Step
 from convmem.methods.estimate import ANSWER_TOKENS, QUESTION
 from convmem.model import Cache
 from convmem.run import RunSettings
@@ -85,17 +86,17 @@ def estimate_indexing(config: Config, document: Document, facts: Facts) -> Plan:
         assumptions.append(f"{len(windows) - len(unread):,} windows are in the index already.")
     if not facts.tokenizer.exact:
         assumptions.insert(0, "Tokens are estimated, not counted.")
-    speed = facts.tokens_per_second
+    reading = Step(len(unread), prompt, replies)
     return Plan(
         tokens=document.count(Span(0, document.size), facts.tokenizer),
         windows=len(windows),
         channels=1,
-        layers=(LayerPlan(len(unread), prompt),),
-        calls=len(unread),
+        layers=(LayerPlan(reading.calls, prompt),),
+        calls=reading.calls,
         prompt_tokens=prompt,
         completion_tokens=replies,
-        depth=min(len(unread), 1),
-        seconds=round(prompt / speed[0] + replies / speed[1], 1) if speed else None,
+        depth=min(reading.calls, 1),
+        seconds=round(reading.seconds(facts), 1) if facts.tokens_per_second else None,
         assumptions=tuple(assumptions if unread else assumptions[:-1]),
     )
 
@@ -105,15 +106,14 @@ def estimate_lookup(config: Config, document: Document, facts: Facts, question: 
     made = estimate_indexing(config, document, facts)
     template, calls = prompts.load("lookup"), min(EXPECTED_LOOKUPS, config.lookups)
     each = facts.tokenizer.count(template.system + template.user + (question or QUESTION)) + config.lookup_tokens
-    written = calls * ANSWER_TOKENS
-    speed = facts.tokens_per_second
-    took = round(calls * each / speed[0] + written / speed[1], 1) if speed else 0.0
+    one = Step(1, each, ANSWER_TOKENS)  # one waits for the other
+    took = calls * one.seconds(facts) if facts.tokens_per_second else 0.0
     return replace(
         made,
         layers=(*(made.layers if made.calls else ()), *[LayerPlan(1, each)] * calls),
         calls=made.calls + calls,
         prompt_tokens=made.prompt_tokens + calls * each,
-        completion_tokens=made.completion_tokens + written,
+        completion_tokens=made.completion_tokens + calls * one.reply,
         depth=made.depth + calls,
         seconds=None if made.seconds is None else round(made.seconds + took, 1),
         assumptions=(*made.assumptions, f"A question is taken to need so many calls: {calls}."),
