@@ -1,10 +1,11 @@
 """What each of lean's switches does, beside `paper`: score, cost and depth with the simulated reader.
 
-    python -m benchmarks.lean BUILT… [--docs 200,1600] [--n 10] [--half even] [--recall 0.8,0.9] [--budget 5%] [--out R]
+    python -m benchmarks.lean BUILT… [--docs 200,1600] [--n 10] [--half even] [--recall 0.8,0.9] [--out R]
 
 BUILT are directories that ``convmem bench build`` wrote. Lean was developed on the questions with odd numbers (from 1)
 of each dataset, so the even half is reported. Every row is kept in R as ``convmem bench run`` keeps it: a grid that was
-cut short goes on where it was, and ``convmem bench report R`` shows it. ``--only lean,paper`` picks rows of the table.
+cut short goes on where it was, and ``convmem bench report R`` shows it. ``--only "paper;lean"`` picks rows of the
+table. Last come the differences to the first of the rows on the same questions of all datasets, with 95% intervals.
 All figures are simulated: they say what a structure loses and costs, and nothing about how well a model reads.
 """
 
@@ -22,6 +23,7 @@ from convmem.bench.contexts import Benchmark
 from convmem.bench.entries import entries
 from convmem.bench.results import Results, Row
 from convmem.bench.runner import Runner
+from convmem.bench.statistics import as_values, difference
 from convmem.model import Cache, connect
 
 LEAN = "convmem:lean"
@@ -45,6 +47,7 @@ SWITCHES = {
     "lean, windows of 600": f"{LEAN}+window=600",
     "lean, early exit": f"{LEAN}+early_exit=on",
     "lean, tree of quotes": TREE,
+    "lean, budget of 5%": f"{LEAN}+budget=5%",
     "lean, tree of quotes, windows of 800": f"{TREE}+window=800",
     "lean, tree of quotes, windows of 800, deferred": f"{TREE}+window=800+deferred_tokens=1500",
 }
@@ -72,7 +75,7 @@ def table(rows: Sequence[Row], benchmark: Benchmark, names: dict[str, str]) -> N
     for row in rows:
         groups[row.docs, row.label, row.model].append(row)
     for (docs, label, model), group in sorted(groups.items()):
-        score = mean((row.scores or {}).get("sub_em_strict") or 0.0 for row in group)
+        score = mean(map(_score, group))
         read = [row.prompt_tokens / row.document_tokens for row in group if row.document_tokens]
         depths = [row.depth or 0 for row in group if row.question in chained]
         deepest = quantiles(depths, n=20)[-1] if len(depths) > 1 else max(depths, default=0)
@@ -80,6 +83,28 @@ def table(rows: Sequence[Row], benchmark: Benchmark, names: dict[str, str]) -> N
             f"{benchmark.dataset:10} {docs:5} {names.get(label, label):28} {100 * score:5.1f} "
             f"{mean(read or [0]):6.3f} {median(depths or [0]):5.1f} {deepest:5.1f} {len(group):4}  {model}"
         )
+
+
+def differences(rows: Sequence[Row], names: dict[str, str]) -> None:
+    """Each method less the first of ``names``, on the questions that both answered; a line a length and reader."""
+    first, *others = names
+    scored: defaultdict[tuple[int, str], defaultdict[str, dict[tuple[str, str], float]]]
+    scored = defaultdict(lambda: defaultdict(dict))
+    for row in rows:
+        scored[row.docs, row.model][row.label][row.dataset, row.question] = _score(row)
+    for (docs, model), methods in sorted(scored.items()):
+        for label in others:
+            both = sorted(methods[first].keys() & methods[label].keys())
+            if both:
+                gap = difference(*(as_values([methods[each][key] for key in both]) for each in (label, first)))
+                print(
+                    f"{docs:5} documents, {names[label]} less {names[first]}: {100 * gap.mean:+.1f} "
+                    f"[{100 * gap.low:+.1f}, {100 * gap.high:+.1f}], {gap.n} questions, {model}"
+                )
+
+
+def _score(row: Row) -> float:
+    return (row.scores or {}).get("sub_em_strict") or 0.0
 
 
 def main() -> None:
@@ -91,23 +116,22 @@ def main() -> None:
     parser.add_argument("--recall", default="0.9")
     parser.add_argument("--foresight", default="0.3")
     parser.add_argument("--correlation", default="0")
-    parser.add_argument("--budget", default="")
     parser.add_argument("--only", default="")
     parser.add_argument("--out", type=Path, default=Path("lean-results"))
     given = parser.parse_args()
 
     wanted = [name.strip() for name in given.only.split(";")] if given.only else list(SWITCHES)
-    limit = f"+budget={given.budget}" if given.budget else ""
-    specs = {SWITCHES[name] + limit: name + limit for name in wanted}
+    specs = {SWITCHES[name]: name for name in wanted}
+    made = entries(list(specs), {}, None)
+    labels = {entry.label: name for entry, name in zip(made, specs.values(), strict=True)}
+    compared: list[Row] = []
     docs = [int(size) for size in given.docs.split(",")]
     print(f"{'dataset':10} {'docs':>5} {'':28} score tokens depth   p95    n  (simulated)")
     for path in given.built:
         benchmark = half(Benchmark.load(path), docs, given.half, given.n)
         results = Results(given.out)
         models = [connect(reader) for reader in readers(given.recall, given.foresight, given.correlation)]
-        made = entries(list(specs), {}, None)
         Runner(benchmark, results, made, models, [0], Cache.temporary()).run(lambda _: None, lambda _: None)
-        labels = {entry.label: name for entry, name in zip(made, specs.values(), strict=True)}
         mine = {(case.id, case.docs) for case in benchmark.cases}
         identities = {model.identity for model in models}
         rows = [
@@ -116,6 +140,8 @@ def main() -> None:
             and row.model in identities
         ]  # fmt: skip
         table(rows, benchmark, labels)
+        compared += rows
+    differences(compared, labels)
 
 
 if __name__ == "__main__":
