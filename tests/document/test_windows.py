@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from convmem.core import InputError, Span
-from convmem.document import Document, EstimateTokenizer, Window, boundary_windows, split, stride_starts, stride_windows
+from convmem.document import (
+    Document,
+    EstimateTokenizer,
+    Window,
+    boundary_windows,
+    content_windows,
+    split,
+    stride_starts,
+    stride_windows,
+)
 
 sizes = st.tuples(st.integers(1, 60), st.integers(1, 60)).map(lambda pair: (max(pair), min(pair)))
 prose = st.lists(
@@ -140,6 +149,17 @@ def test_a_line_of_50_million_characters_is_cut() -> None:
     windows = boundary_windows(document, EstimateTokenizer(), 100_000)
     assert windows[-1].span.end == document.size
     assert max(window.span.size for window in windows) < 1_000_000
+
+
+def test_more_windows_than_can_be_read_are_refused_before_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("convmem.document.windows.MOST_WINDOWS", 10)
+    document, tokenizer = Document.from_text("The lamp was lit again. " * 100), EstimateTokenizer()
+    tokens = len(document.token_offsets(tokenizer))
+    enough = -(-tokens // 10)
+    for cut in (boundary_windows, content_windows, lambda d, t, step: stride_windows(d, t, 2 * step, step)):
+        assert cut(document, tokenizer, enough)
+        with pytest.raises(InputError, match=f"for every {enough} at least"):
+            cut(document, tokenizer, enough - 1)
 
 
 def test_windows_are_a_sequence() -> None:

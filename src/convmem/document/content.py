@@ -11,10 +11,10 @@ from hashlib import blake2b
 
 import numpy as np
 
-from convmem.core import InputError, Span, Tokenizer
+from convmem.core import InputError, Span, Tokenizer, checkpoint
 from convmem.document import segment
 from convmem.document.document import Document
-from convmem.document.windows import Windows
+from convmem.document.windows import Windows, check_number
 
 _AROUND = 32
 """Characters on each side of a place that its hash is of."""
@@ -25,15 +25,17 @@ def content_windows(document: Document, tokenizer: Tokenizer, window: int) -> Wi
     """Windows of half of ``window`` to ``window`` tokens that don't overlap; the last of a source may be shorter.
 
     They end behind a paragraph, else behind a sentence, a line or a word. Sources without text have none. Raises
-    InputError where ``window`` is less than 2.
+    InputError where ``window`` is less than 2, and where there are too many (``windows.MOST_WINDOWS``).
     """
     if window < 2:
         raise InputError(f"A window of {window} tokens can't be cut by its content: set index_window to at least 2.")
     offsets = document.token_offsets(tokenizer)
+    check_number(len(offsets), window)
     spans: list[Span] = []
     for source in document.spans:
         start = source.start
         while start < source.end:
+            checkpoint()
             first, end = np.searchsorted(offsets, np.array((start, source.end), np.uint32)).tolist()
             at = source.end
             if first + window < end:

@@ -13,10 +13,12 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from convmem.core import InputError, Span, Tokenizer
+from convmem.core import InputError, Span, Tokenizer, checkpoint
 from convmem.document import segment
 from convmem.document.document import Document
 
+MOST_WINDOWS = 250_000
+"""Each of them is a call at least, and held in memory until it is answered."""
 _CONTEXT = 512
 """Characters around a piece of the document that tell whether a sentence ends at its edge."""
 
@@ -73,11 +75,13 @@ def stride_starts(n: int, window: int, stride: int) -> list[tuple[int, int]]:
 
 
 def stride_windows(document: Document, tokenizer: Tokenizer, window: int, stride: int) -> Windows:
-    """Windows of ``window`` tokens that start every ``stride`` tokens. Raises InputError as ``stride_starts`` does.
+    """Windows of ``window`` tokens that start every ``stride`` tokens.
 
-    A token that begins inside a character gives its window the whole character.
+    A token that begins inside a character gives its window the whole character. Raises InputError as ``stride_starts``
+    does, and for more than ``MOST_WINDOWS``.
     """
     offsets = document.token_offsets(tokenizer)
+    check_number(len(offsets), stride)
     tokens = np.array(stride_starts(len(offsets), window, stride), np.uint32)
     after = np.searchsorted(offsets, offsets[tokens[:, 1] - 1], side="right")
     ends = np.append(offsets, np.uint32(document.size))[after]
@@ -88,15 +92,17 @@ def boundary_windows(document: Document, tokenizer: Tokenizer, window: int) -> W
     """Windows of at most ``window`` tokens that end with a paragraph, else a sentence, a line, a word.
 
     Where a sentence had to be cut, the next window begins up to an eighth of a window earlier, so that one of the two
-    is likely to have it whole. Raises InputError where ``window`` is not positive.
+    is likely to have it whole. Raises InputError where ``window`` is not positive, and for more than ``MOST_WINDOWS``.
     """
     if window < 1:
         raise InputError(f"A window of {window} tokens holds nothing: set window to at least 1.")
     offsets = document.token_offsets(tokenizer)
+    check_number(len(offsets), window)
     tokens: list[tuple[int, int]] = []
     spans: list[tuple[int, int]] = []
     start = first = 0
     while start < document.size:
+        checkpoint()
         last = first + window
         if last >= len(offsets):
             end, last, whole = document.size, len(offsets), True
@@ -109,6 +115,15 @@ def boundary_windows(document: Document, tokenizer: Tokenizer, window: int) -> W
         start = end if whole else _overlapping(document, start, end, int(offsets[max(last - window // 8, first)]))
         first = _first_token(offsets, start)
     return Windows(np.array(tokens, np.uint32), np.array(spans, np.uint32))
+
+
+def check_number(tokens: int, step: int) -> None:
+    """Raise InputError where a window for every ``step`` of ``tokens`` makes more than ``MOST_WINDOWS``."""
+    if tokens > MOST_WINDOWS * step:
+        raise InputError(
+            f"A window for every {step:,} of {tokens:,} tokens makes more than {MOST_WINDOWS:,}: use larger ones, for "
+            f"every {-(-tokens // MOST_WINDOWS):,} at least, or ask about less."
+        )
 
 
 def split(document: Document, tokenizer: Tokenizer, window: Window) -> tuple[Window, Window]:

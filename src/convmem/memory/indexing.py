@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from convmem import prompts
-from convmem.core import Evidence, LayerStarted, Origin, Span, Stopped, Tokenizer, union
+from convmem.core import Evidence, LayerStarted, Origin, Span, Stopped, Tokenizer, in_thread, union
 from convmem.document import Document, Window, Windows, content_windows
 from convmem.memory.decomposition import SubQuestion
 from convmem.memory.kernel import Reading, read
@@ -63,9 +63,9 @@ class Contents:
 
 async def contents(document: Document, how: Pass, run: Run) -> Contents:
     """What the index holds of ``document``; windows that it does not have are read first, and stored one by one."""
-    windows = how.windows(document, run.tokenizer)
+    windows = await in_thread(how.windows, document, run.tokenizer)
     model = run.model(ROLES[how.kind]).identity
-    keys = how.keys(document, windows, run.settings.namespace, model)
+    keys = await in_thread(how.keys, document, windows, run.settings.namespace, model)
     known = run.index.readings(keys)
     stored = [window for window, key in zip(windows, keys, strict=True) if key in known]
     unread = dict(reversed([(key, window) for window, key in zip(windows, keys, strict=True) if key not in known]))

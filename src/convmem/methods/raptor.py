@@ -37,6 +37,7 @@ from convmem.core import (
     Plan,
     ReplySlice,
     Stopped,
+    in_thread,
     union,
 )
 from convmem.document import Document, boundary_windows
@@ -90,9 +91,10 @@ class Raptor(Method[Config]):
 
     async def solve(self, document: Document, question: str, run: Run) -> Answer:
         await self._set_aside(question, run)
+        windows = await in_thread(boundary_windows, document, run.tokenizer, self.config.leaf_tokens)
         leaves = [
             Note(Evidence(document.text(w.span), (w.span,), "raw", piece=w.span), w.tokens[1] - w.tokens[0], ())
-            for w in boundary_windows(document, run.tokenizer, self.config.leaf_tokens)
+            for w in windows
         ]
         embedder = await asyncio.to_thread(self.embedder, _texts(leaves))
         tree, vectors = await self._grow(leaves, embedder, run)

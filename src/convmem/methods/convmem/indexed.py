@@ -98,7 +98,7 @@ class Shelf:
     @classmethod
     async def of(cls, held: Contents, passage_tokens: int, run: Run) -> Shelf:
         """A passage, of ``passage_tokens`` at most, is ranked by its own words and by what the index says of it."""
-        passages = boundary_windows(run.document, run.tokenizer, passage_tokens)
+        passages = await in_thread(boundary_windows, run.document, run.tokenizer, passage_tokens)
         starts = [passage.span.start for passage in passages]
         told: defaultdict[int, list[str]] = defaultdict(list)
         for evidence in held.notes:

@@ -22,7 +22,7 @@ async def probe_speed(document: Document, model: Model, settings: RunSettings, c
     """
     tokenizer = model.tokenizer or EstimateTokenizer()
     await in_thread(document.token_offsets, tokenizer)
-    windows = boundary_windows(document, tokenizer, WINDOW)
+    windows = await in_thread(boundary_windows, document, tokenizer, WINDOW)
     run = Run(document, {"": model}, tokenizer=tokenizer, trace=Trace(""), cache=cache, settings=settings)
     try:
         for number, reply_tokens in enumerate(REPLIES):
