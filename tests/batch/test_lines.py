@@ -43,6 +43,14 @@ def test_every_line_is_a_question_and_blank_ones_are_none(
     assert [line.id for line in found] == [str((1 + blanks) * number) for number in range(1, len(given_) + 1)]
 
 
+def test_half_a_character_costs_no_line(tmp_path: Path) -> None:
+    half = "\ud800"
+    line = {"id": f"a{half}", "question": f"Who{half}?", "text": half * 3, "settings": {half: half}, half: [half]}
+    (found,) = read(written(tmp_path / "q.jsonl", [line]))
+    assert (found.id, found.question, found.text) == ("a\ufffd", "Who\ufffd?", "\ufffd" * 3)
+    assert found.settings == {"\ufffd": "\ufffd"}
+
+
 @pytest.mark.parametrize(
     ("bad", "said"),
     [

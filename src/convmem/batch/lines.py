@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from convmem.batch import parquet
 from convmem.core import InputError
+from convmem.document.encoding import replace_surrogates_in
 from convmem.settings import plain
 
 
@@ -79,7 +80,7 @@ def read(path: Path) -> list[Line]:
 
 
 def _records(path: Path) -> Iterator[tuple[int, Any]]:
-    """Every line that is not blank, with its number."""
+    """Every line that is not blank, with its number. Halves of characters, which no file can hold, are replaced."""
     try:
         if parquet.is_one(path):
             yield from enumerate(parquet.read(path), 1)
@@ -87,7 +88,7 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
         with path.open(encoding="utf-8-sig") as file:
             for number, text in enumerate(file, 1):
                 if text.strip():
-                    yield number, json.loads(text)
+                    yield number, replace_surrogates_in(json.loads(text))
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {number}: this is no JSON ({error.msg}, column {error.colno}).") from None
     except RecursionError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from typing import Any
 
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -15,6 +16,8 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+DEEPEST = 100
+"""Levels of a JSON value from elsewhere."""
 _SAMPLE = 65_536
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b")) + b"\x7f"
@@ -49,6 +52,24 @@ def decode(data: bytes) -> tuple[str, str]:
 def replace_surrogates(text: str) -> str:
     """``text`` with U+FFFD for each lone surrogate, which no encoding can write; no offset changes."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def replace_surrogates_in(value: Any, levels: int = DEEPEST) -> Any:
+    """A JSON value whose texts and names are as `replace_surrogates` leaves them.
+
+    Raises RecursionError where it is nested in more than ``levels``.
+    """
+    match value:
+        case str():
+            return replace_surrogates(value)
+        case dict() | list() if not levels:
+            raise RecursionError("the value is nested too deeply")
+        case dict():
+            return {replace_surrogates(name): replace_surrogates_in(each, levels - 1) for name, each in value.items()}
+        case list():
+            return [replace_surrogates_in(each, levels - 1) for each in value]
+        case _:
+            return value
 
 
 def _decode_unmarked_utf16(data: bytes) -> tuple[str, str]:
