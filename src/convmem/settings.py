@@ -75,14 +75,14 @@ class Settings:
     method: Method[Any]
 
 
-def resolve(given: Mapping[str, Any]) -> Settings:
-    """The settings of a run whose caller has ``given`` these, by name.
+def resolve(given: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> Settings:
+    """The settings of a run whose caller has ``given`` these, by name; ``stored`` are `read_stored`'s, if not new ones.
 
     Settings of other methods are refused when given, and passed over in the file and the environment, which serve all
     methods. Raises InputError that names the setting and what is wrong.
     """
     given = {name.replace("-", "_"): plain(value) for name, value in given.items()}
-    stored = {**_file(), **_environment()}
+    stored = read_stored() if stored is None else stored
     kind = method(str(given.get("method") or stored.get("method") or General().method))
     known = names(kind)
     refuse_unknown(given, known, f"the method {kind.name}")
@@ -92,6 +92,11 @@ def resolve(given: Mapping[str, Any]) -> Settings:
         values["models"] = {role: model for table in tables for role, model in table.items()}
     general = part(General, values)
     return Settings(general, part(RunSettings, values), kind(configure(kind.Config, general.preset, values)))
+
+
+def read_stored() -> dict[str, Any]:
+    """What the file and the environment set, by name. Raises InputError where the file can't be read."""
+    return {**_file(), **_environment()}
 
 
 def names(kind: type[Method[Any]]) -> frozenset[str]:
