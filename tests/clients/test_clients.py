@@ -80,6 +80,8 @@ def test_the_official_client(run: Callable[..., str], address: str) -> None:
     assert said["cited"][0].startswith(f"{address}/#document=doc_")
     assert said["streamed"] == said["whole"] and "windows" in said["reasoning"]
     assert [each["url_citation"]["url"] for each in said["annotations"]] == said["cited"] and said["stream_usage"]
+    assert said["uploaded"] == said["whole"] or said["uploaded"].startswith(ANSWER)
+    assert said["file"] == [said["listed"][0], "processed", True] and said["deleted"]
     assert (said["error"]["code"], said["error"]["param"]) == ("model_not_found", "model")
 
 

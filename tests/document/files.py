@@ -51,7 +51,7 @@ def archive(parts: dict[str, str]) -> bytes:
 
 
 def pdf(pages: list[str], encrypted: bool = False) -> bytes:
-    """A PDF of one line of ASCII a page; an encrypted one wants a password that nobody knows."""
+    """A PDF of lines of ASCII on each page; an encrypted one wants a password that nobody knows."""
     kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -60,7 +60,8 @@ def pdf(pages: list[str], encrypted: bool = False) -> bytes:
     ]
     for text in pages:
         escaped = text.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
-        content = f"BT /F1 12 Tf 72 720 Td ({escaped}) Tj ET" if text else ""
+        lines = escaped.replace("\n", ") Tj 0 -14 Td (")
+        content = f"BT /F1 12 Tf 72 720 Td ({lines}) Tj ET" if text else ""
         objects += [
             "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> "
             f"/Contents {len(objects) + 2} 0 R >>",

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import tracemalloc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from convmem.serve.body import Body
+from convmem.serve.body import parse
 from convmem.serve.conversation import understand
 from convmem.serve.database import Database
 from convmem.serve.errors import Refusal
@@ -20,7 +25,7 @@ from convmem.serve.services import FILE
 from tests.document.files import docx
 from tests.serve.conftest import ANSWER, BOOK, QUESTION
 from tests.support.server import ScriptedServer
-from tests.support.serving import Client, Said
+from tests.support.serving import Client, Said, Serving
 
 LONG = [{"role": "user", "content": BOOK}, {"role": "user", "content": QUESTION}]
 HALF = "\ud800"
@@ -40,12 +45,12 @@ def test_half_a_character_anywhere_in_a_chat_costs_no_answer(client: Client, ups
     assert upstream.requests[-1]["messages"][0]["content"] == "Hello \ufffd"
 
 
-@pytest.mark.parametrize("settings", [{HALF: 1}, {"window": {HALF: HALF}}, {"method": HALF}, {"\0": "\0"}])
-def test_settings_of_any_name_and_value_are_at_most_refused(client: Client, settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize("asked", [{HALF: 1}, {"window": {HALF: HALF}}, {"method": HALF}, {"\0": "\0"}])
+def test_settings_of_any_name_and_value_are_at_most_refused(client: Client, asked: dict[str, Any]) -> None:
     document = client.upload(a__txt=BOOK.encode()).ok["id"]
     for path, body in (
-        ("/v1/runs", {"document": document, "question": QUESTION, "settings": settings}),
-        ("/v1/chat/completions", {"model": "scripted", "messages": LONG, "convmem": settings}),
+        ("/v1/runs", {"document": document, "question": QUESTION, "settings": asked}),
+        ("/v1/chat/completions", {"model": "scripted", "messages": LONG, "convmem": asked}),
     ):
         said = send(client, path, body)
         assert said.status == 400 and said.error["message"], said.body
@@ -55,17 +60,57 @@ def test_settings_of_any_name_and_value_are_at_most_refused(client: Client, sett
 def test_what_is_nested_too_deeply_is_refused(client: Client, levels: int) -> None:
     chat = json.dumps({"model": "scripted", "messages": [{"role": "user", "content": "Hello"}]})
     said = send(client, "/v1/chat/completions", chat[:-1] + ', "metadata": ' + "[" * levels + "]" * levels + "}")
-    assert said.status == 400 and said.error["message"].startswith("values may be nested"), said.body
+    assert said.status == 400 and "nested too deeply" in said.error["message"], said.body
 
 
 def test_what_is_nested_as_tools_are_passes() -> None:
-    class Anything(Body):
-        deep: Any
-
     deep: Any = 1
     for _ in range(30):
         deep = {"items": [deep]}
-    assert Anything(deep=deep).deep == deep
+    assert parse(json.dumps(deep).encode()) == deep
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(),
+        lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5),
+        max_leaves=12,
+    )
+)
+def test_a_body_is_the_value_that_it_says(value: Any) -> None:
+    for ascii_ in (True, False):
+        assert parse(json.dumps(value, ensure_ascii=ascii_).encode()) == value
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" + b"1," * 60 + b"1]", b'{"a": [' + b"[],[]," * 20 + b"[]]}", b'["\\\\","' + b'a","' * 60 + b'"]']
+)
+def test_a_body_has_so_many_values(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parse(body)
+    monkeypatch.setattr("convmem.serve.body.MOST_VALUES", 30)
+    with pytest.raises(Refusal, match="may have 30 values"):
+        parse(body)
+    text = {"text": body.decode() * 3}
+    assert parse(json.dumps(text).encode()) == text, "what is in a text is none"
+
+
+def test_a_large_body_keeps_nobody_waiting(serve: Callable[..., Serving], monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, answered = threading.Event(), threading.Event()
+
+    def slowly(body: bytes) -> Any:
+        begun.set()
+        assert answered.wait(60)
+        return parse(body)
+
+    monkeypatch.setattr("convmem.serve.body.parse", slowly)
+    client = serve().client()
+    with ThreadPoolExecutor() as pool:
+        large = pool.submit(client.chat, [{"role": "user", "content": BOOK * 10}, LONG[1]])
+        assert begun.wait(60)
+        assert client.get("/healthz").status == 200
+        answered.set()
+        assert large.result().status == 200
 
 
 def test_a_question_of_many_parts_has_its_limit(client: Client) -> None:

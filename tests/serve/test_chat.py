@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
 
 import pytest
+from starlette.requests import ClientDisconnect
 
+from convmem.serve.routes.waiting import Stream
 from tests.serve.conftest import ANSWER, BOOK, QUESTION, reads
 from tests.support.server import Answer, Fault, Json, Raw, Request, ScriptedServer
 from tests.support.serving import Client, Serving
@@ -217,6 +221,42 @@ def test_a_client_that_hangs_up_stops_its_run(stream: bool, serve: Callable[...,
         (run,) = client.get("/v1/runs").ok["data"]
         assert client.events(f"/v1/runs/{run['id']}/events")[-1][1] == {"type": "cancelled"}
         assert "convmem_runs_running 0.0" in client.get("/metrics").body.decode()
+
+
+def test_a_client_that_leaves_while_its_file_is_parsed_ends_that(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def endless(*_: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("convmem.serve.intake.Intake._in_process", endless)
+    file = {"type": "file", "file": {"filename": "a.pdf", "file_data": base64.b64encode(b"%PDF-").decode()}}
+    messages = [{"role": "user", "content": [file, {"type": "text", "text": QUESTION}]}]
+    body = json.dumps({"model": "scripted", "messages": messages, "stream": True}).encode()
+    client.hang_up_after(begun, "POST", "/v1/chat/completions", body)
+    assert ended.wait(60)
+    assert client.get("/v1/runs").ok["data"] == []
+
+
+def test_a_stream_whose_client_left_before_it_began_is_ended_too() -> None:
+    ended = []
+
+    async def parts() -> AsyncGenerator[bytes]:
+        yield b"never asked for"
+
+    async def gone(*_: Any) -> Any:
+        raise OSError
+
+    stream = Stream(parts(), "text/event-stream", ended=lambda: ended.append(True))
+    with pytest.raises(ClientDisconnect):
+        asyncio.run(stream({"type": "http", "asgi": {"spec_version": "2.4"}}, gone, gone))
+    assert ended == [True]
 
 
 def test_a_server_of_models_that_is_away_is_said(serve: Callable[..., Serving]) -> None:

@@ -39,6 +39,23 @@ def test_a_word_file_is_read(client: Client) -> None:
     assert "The lamp was lit." in text and "It went out." in text
 
 
+def test_files_of_openais_clients_are_documents(client: Client) -> None:
+    mark = "a-boundary"
+    fields = [('name="purpose"', b"user_data"), ('name="file"; filename="book.txt"', BOOK.encode())]
+    parts = [f"--{mark}\r\ncontent-disposition: form-data; {n}\r\n\r\n".encode() + v + b"\r\n" for n, v in fields]
+    body = b"".join(parts) + f"--{mark}--\r\n".encode()
+    file = client.ask("POST", "/v1/files", body, {"content-type": f"multipart/form-data; boundary={mark}"}).ok
+    assert (file["object"], file["filename"], file["bytes"]) == ("file", "book.txt", len(BOOK))
+    assert client.get(f"/v1/files/{file['id']}").ok == file
+    assert client.get("/v1/files").ok == {"object": "list", "data": [file], "has_more": False}
+    assert client.get(f"/v1/documents/{file['id']}/text").ok["text"] == BOOK
+    content = [{"type": "file", "file": {"file_id": file["id"]}}, {"type": "text", "text": QUESTION}]
+    assert client.chat([{"role": "user", "content": content}]).status == 200
+    assert client.delete(f"/v1/files/{file['id']}").ok == {"id": file["id"], "object": "file", "deleted": True}
+    assert client.get(f"/v1/files/{file['id']}").status == client.delete(f"/v1/files/{file['id']}").status == 404
+    assert client.ask("POST", "/v1/files", b"", {}).status == 400
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

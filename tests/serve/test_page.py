@@ -12,6 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Dialog, Page, Route, expect
 
+from tests.document.files import pdf
 from tests.serve.conftest import ANSWER, BOOK, QUESTION, reads
 from tests.support.chromium import chromium
 from tests.support.server import Json, Reply, ScriptedServer
@@ -215,6 +216,59 @@ def test_citations_are_marked_behind_characters_of_two_units(serve, show):
     put(page)
     page.locator(".citation").first.click()
     expect(page.locator("#reader mark")).to_have_text(ANSWER)
+
+
+def test_a_printed_pages_lines_flow_and_its_citations_stay_exact(serve, show):
+    printed = (
+        "The keeper of lighthouse 77 was called\nKeeper77. It burned 777 litres of oil a\nnight.\n"
+        "The mole was built later, by other hands,\nof other stone."
+    )
+    filler = [f"The keeper of lighthouse {n} was called Keeper{n}." for n in range(1, 77)]
+    server = serve()
+    document = server.client().upload_named(("log.pdf", pdf([*filler, printed]))).ok
+    text = server.client().get(f"/v1/documents/{document['id']}/text").ok["text"]
+    start = text.index("The keeper of lighthouse 77")
+    end = text.index(" It burned 777")
+    page = show(server, f"#document={document['id']}&source=log.pdf&start={start}&end={end}")
+    expect(page.locator("#reader mark")).to_be_visible()
+    assert page.locator("#reader mark").evaluate("(mark) => mark.textContent") == ANSWER
+    shown = page.locator("#reader .text").last.evaluate("(text) => text.textContent")
+    flowing = "The keeper of lighthouse 77 was called Keeper77. It burned 777 litres of oil a night."
+    assert shown.strip() == f"{flowing}\nThe mole was built later, by other hands, of other stone."
+
+
+def test_a_document_is_deleted_with_what_was_asked(serve, show):
+    server = serve()
+    page = show(server)
+    add(page, "Nothing is in this one.", "old.txt")
+    add(page)
+    put(page)
+    expect(page.locator(".final")).to_have_text(ANSWER)
+    page.get_by_role("button", name="Delete book.txt").click()
+    expect(page.locator(".final")).to_be_visible()
+    page.get_by_role("button", name="Delete it with its answers? book.txt").click()
+    expect(page.locator(".book")).to_have_count(1)
+    expect(page.locator(".book input")).to_be_checked()
+    expect(page.locator(".run")).to_have_count(0)
+    assert "#" not in page.url
+    assert [each["name"] for each in server.client().get("/v1/documents").ok["data"]] == ["old.txt"]
+    assert server.client().get("/v1/runs").ok["data"] == []
+
+
+def test_an_answer_is_deleted_and_the_others_stay(serve, show):
+    server = serve()
+    page = show(server)
+    add(page)
+    page.locator("#reading summary").click()
+    page.get_by_label("rag-bm25").check()
+    put(page)
+    expect(page.locator(".run .final")).to_have_text([ANSWER, ANSWER])
+    page.locator(".run").first.get_by_role("button", name="Delete").click()
+    page.locator(".run").first.get_by_role("button", name="Delete this answer?").click()
+    expect(page.locator(".run")).to_have_count(1)
+    assert len(server.client().get("/v1/runs").ok["data"]) == 1
+    page.reload()
+    expect(page.locator(".run .final")).to_have_text([ANSWER])
 
 
 def test_a_server_with_keys_asks_for_one(serve, show, browser, add_key):

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from convmem.core import checkpoint
+from convmem.methods.convmem.windows import slide
 from convmem.serve.limits import Limits
 from tests.serve.conftest import ANSWER, BOOK, QUESTION, reads
 from tests.support.server import Fault, Json, Reply, ScriptedServer
@@ -208,6 +212,96 @@ def test_a_run_whose_model_fails_says_why_and_can_be_taken_up(serve: Callable[..
         healthy.set()
         client.post(f"/v1/runs/{run}/resume").ok  # noqa: B018
         assert finished(client, run)["status"] == "done"
+
+
+def test_a_run_is_deleted_while_it_runs_and_after(serve: Callable[..., Serving]) -> None:
+    asked, released = threading.Event(), threading.Event()
+
+    def reply(request: Json) -> Reply:
+        if not released.is_set():
+            asked.set()
+            return Fault("stall")
+        return reads(request)
+
+    with ScriptedServer(reply) as upstream:
+        client = serve(upstream.url).client()
+        document = client.upload(book__txt=BOOK.encode()).ok["id"]
+        run = client.post("/v1/runs", order(document)).ok["id"]
+        assert asked.wait(60)
+        assert client.delete(f"/v1/runs/{run}").ok == {"id": run, "deleted": True}
+        released.set()
+        ended = finished(client, client.post("/v1/runs", order(document)).ok["id"])
+        assert client.delete(f"/v1/runs/{ended['id']}").status == 200
+        for path in (run, f"{run}/events", f"{run}/trace", ended["id"]):
+            assert client.get(f"/v1/runs/{path}").status == 404
+        assert client.post(f"/v1/runs/{run}/resume").status == client.delete(f"/v1/runs/{run}").status == 404
+        assert client.get("/v1/runs").ok["data"] == []
+        assert client.get(f"/v1/documents/{document}").status == 200
+
+
+@pytest.mark.parametrize("phase", ["queued", "cutting", "reading", "answering"])
+def test_a_run_is_cancelled_in_every_phase(
+    phase: str, serve: Callable[..., Serving], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its place is free then: a second run that needs the only slot is answered."""
+    reached, released = threading.Event(), threading.Event()
+
+    def reply(request: Json) -> Reply:
+        prompt = request["messages"][-1]["content"]
+        answers = "Passages" in prompt or "passages" in prompt
+        held = {"queued": "other" in prompt, "reading": not answers, "answering": answers}
+        if held.get(phase) and not released.is_set():
+            reached.set()
+            return Fault("stall")
+        return reads(request)
+
+    def stuck(*cut: Any) -> Any:
+        reached.set()
+        while not released.is_set():
+            checkpoint()
+        return slide(*cut)
+
+    if phase == "cutting":
+        monkeypatch.setattr("convmem.methods.convmem.method.slide", stuck)
+    with ScriptedServer(reply) as upstream:
+        client = serve(upstream.url, concurrency=1).client()
+        document = client.upload(book__txt=BOOK.encode()).ok["id"]
+        other = (
+            client.post("/v1/runs", order(document, question="What other thing?")).ok["id"] if phase == "queued" else ""
+        )
+        assert phase != "queued" or reached.wait(60)
+        run = client.post("/v1/runs", order(document)).ok["id"]
+        assert reached.wait(60)
+        assert client.post(f"/v1/runs/{run}/cancel").ok["status"] == "cancelled"
+        assert client.events(f"/v1/runs/{run}/events")[-1][1] == {"type": "cancelled"}
+        released.set()
+        if other:
+            assert client.post(f"/v1/runs/{other}/cancel").ok["status"] == "cancelled"
+        assert finished(client, client.post("/v1/runs", order(document)).ok["id"])["status"] == "done"
+
+
+def test_two_who_resume_a_run_at_once_begin_it_once(serve: Callable[..., Serving]) -> None:
+    broken, again = threading.Event(), threading.Event()
+    broken.set()
+
+    def reply(request: Json) -> Reply:
+        if broken.is_set():
+            return Fault("error")
+        assert again.wait(60)
+        return reads(request)
+
+    with ScriptedServer(reply) as upstream:
+        client = serve(upstream.url).client()
+        document = client.upload(book__txt=BOOK.encode()).ok["id"]
+        run = client.post("/v1/runs", order(document)).ok["id"]
+        assert finished(client, run)["status"] == "failed"
+        broken.clear()
+        with ThreadPoolExecutor(8) as pool:
+            said = list(pool.map(lambda _: client.post(f"/v1/runs/{run}/resume").status, range(8)))
+        again.set()
+        assert sorted(said) == [200] + [409] * 7
+        events = [event["type"] for _, event in client.events(f"/v1/runs/{run}/events")]
+        assert events.count("resumed") == 1 and events[-1] == "done"
 
 
 def test_a_deleted_document_is_gone_with_its_runs(serve: Callable[..., Serving], home: Path) -> None:

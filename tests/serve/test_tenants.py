@@ -109,6 +109,14 @@ def test_a_tenant_pays_for_its_own_replies(both: tuple[Client, Client], upstream
     assert bob.chat(LONG).ok["usage"]["total_tokens"] > 0 and len(upstream.requests) == 2 * calls
 
 
+def test_what_one_tenants_run_shows_of_a_model_is_not_asked_for_again(
+    both: tuple[Client, Client], upstream: ScriptedServer
+) -> None:
+    for client in both:
+        client.chat(LONG).ok  # noqa: B018
+    assert sum(bool(request.get("logprobs")) for request in upstream.requests) == 1
+
+
 def test_the_same_document_is_stored_once_for_each(both: tuple[Client, Client]) -> None:
     ann, bob = both
     first, again, other = (client.upload(a__txt=BOOK.encode()).ok["id"] for client in (ann, ann, bob))

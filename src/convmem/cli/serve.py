@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -71,6 +72,7 @@ def serve(
     put(f"ConvMem listens on {server.address}")
     notes = Notes()
     notes.say(f"OpenAI clients: {server.address}/v1 · paths: {server.address}/docs", style="dim")
+    gc.freeze()  # what is there by now stays, and need not be looked through again
     try:
         server.run()
     except KeyboardInterrupt:

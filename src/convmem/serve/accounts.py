@@ -5,15 +5,18 @@ Knows quotas and time; knows nothing of what is asked.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import UTC, datetime
 
 from convmem.core import Usage
-from convmem.serve.database import Database
+from convmem.serve.database import Database, Unkept
 from convmem.serve.errors import QuotaExhausted, Refusal
 from convmem.serve.keys import Quota, Tenant
 
 _MINUTE = 60.0
+_TOGETHER_SECONDS = 0.05
+"""For so long what calls use is collected, to be stored at once."""
 
 
 class Account:
@@ -23,10 +26,16 @@ class Account:
         self.tenant = tenant
         self.running = 0
         """Questions being answered."""
+        self.open = 0
+        """Requests that are being sent or answered."""
+        self.held = 0
+        """Bytes of their bodies."""
         self._database = database
         self._requests = float(self.quota.requests or 0)
         self._refilled = time.monotonic()
         self._day, self._spent = "", 0
+        self._unstored = 0
+        self._storing: asyncio.TimerHandle | None = None
 
     @property
     def quota(self) -> Quota:
@@ -63,14 +72,29 @@ class Account:
             raise QuotaExhausted(self._over)
 
     def spend(self, usage: Usage) -> None:
-        """Count what a model used; it is stored at once."""
-        tokens, day = usage.prompt_tokens + usage.completion_tokens, _today()
+        """Count what a model used; it is stored soon."""
+        tokens = usage.prompt_tokens + usage.completion_tokens
         self._today()
         self._spent += tokens
-        self._database.rows(
-            "INSERT INTO spending VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens",
-            (self.tenant.name, day, tokens),
-        )
+        self._unstored += tokens
+        if self._storing is None:
+            self._storing = asyncio.get_running_loop().call_later(_TOGETHER_SECONDS, self.store)
+
+    def store(self) -> None:
+        """Store what was counted; where that can't be, it waits for the next time."""
+        if self._storing:
+            self._storing.cancel()
+            self._storing = None
+        if not self._unstored:
+            return
+        try:
+            self._database.rows(
+                "INSERT INTO spending VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens",
+                (self.tenant.name, self._day, self._unstored),
+            )
+        except Unkept:
+            return
+        self._unstored = 0
 
     @property
     def _over(self) -> str:
@@ -79,6 +103,7 @@ class Account:
     def _today(self) -> int:
         """Tokens used today; read once a day from what is stored, since this process alone adds to it."""
         if self._day != (day := _today()):
+            self.store()
             self._day = day
             where = self.tenant.name, day
             row = self._database.row("SELECT tokens FROM spending WHERE tenant = ? AND day = ?", where)
@@ -98,6 +123,11 @@ class Accounts:
         account = self._open.setdefault(tenant.name, Account(tenant, self._database))
         account.tenant = tenant
         return account
+
+    def store(self) -> None:
+        """Store what was counted of every tenant."""
+        for account in self._open.values():
+            account.store()
 
 
 def _today() -> str:

@@ -18,7 +18,7 @@ import convmem
 from convmem.core import ConvMemError
 from convmem.serve.errors import ErrorBody, Refusal, refusal
 from convmem.serve.guard import Guard
-from convmem.serve.routes import about, chat, documents, runs
+from convmem.serve.routes import about, chat, documents, files, runs
 from convmem.serve.services import Services
 
 _ABOUT = """\
@@ -50,7 +50,7 @@ def create_app(services: Services, *, local: bool) -> FastAPI:
         responses={"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}},
     )
     app.state.services = services
-    for routes in (chat, documents, runs, about):
+    for routes in (chat, files, documents, runs, about):
         app.include_router(routes.router)
     app.mount("/page", StaticFiles(directory=about.PAGE))
     app.add_exception_handler(HTTPException, _refused)
@@ -76,6 +76,9 @@ async def _refused(_: Request, error: Exception) -> JSONResponse:
             said = first["msg"].removeprefix("Value error, ")
             where = ".".join(str(part) for part in first["loc"] if part != "body")
             refused = Refusal(400, f"{where}: {said}." if where else f"{said}.", param=where or None)
+        case HTTPException() if isinstance(error.__cause__, OSError):
+            said = f"The upload can't be kept ({error.__cause__.strerror}): the server's disk may be full."
+            refused = Refusal(503, said, retry_after=60)
         case HTTPException():
             refused = Refusal(error.status_code, f"{error.detail}.")
         case _:

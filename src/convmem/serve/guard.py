@@ -76,12 +76,13 @@ class Guard:
         headers = Headers(scope=scope)
         try:
             self._check_origin(headers)
+            account = None
             if not _is_open(scope["path"]):
                 account = self._identify(headers)
                 account.request()
                 scope.setdefault("state", {})["account"] = account
-            self._check_length(headers)
-            await self._app(scope, self._measured(receive), answer)
+            with _Body(headers, receive, self._limits, account) as body:
+                await self._app(scope, body.part, answer)
         except Exception as error:
             if stuck:
                 return  # the connection is closed, since the answer is not whole
@@ -115,36 +116,61 @@ class Guard:
             raise Refusal(401, said, code="invalid_api_key")
         return self._accounts.of(tenant)
 
-    def _check_length(self, headers: Headers) -> None:
-        """Raise Refusal (413) for a body that says that it is too large."""
+
+class _Body:
+    """A request's body as it comes, held against what it and all of its tenant's open requests may have.
+
+    A context manager: at its end the request is over. Raises Refusal (429) where there are too many already.
+    """
+
+    def __init__(self, headers: Headers, receive: Receive, limits: Limits, account: Account | None) -> None:
+        self._receive, self._limits, self._account = receive, limits, account
+        self._size, self._complete = 0, False
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._limits.body_bytes:
+        if not length.isdecimal() or int(length) > limits.body_bytes:
             raise self._too_large()
 
-    def _measured(self, receive: Receive) -> Receive:
-        """``receive`` that ends a body that is too large (413) or does not come (408)."""
-        size, complete = 0, False
+    def __enter__(self) -> _Body:
+        if self._account:
+            if self._account.open >= self._limits.requests:
+                raise self._too_much(f"{self._limits.requests:,} requests")
+            self._account.open += 1
+        return self
 
-        async def measured() -> Message:
-            nonlocal size, complete
-            if complete:
-                return await receive()
-            try:
-                async with asyncio.timeout(self._limits.body_seconds):
-                    message = await receive()
-            except TimeoutError:
-                raise Refusal(408, "The request's body did not come: send it again.") from None
-            size += len(message.get("body", b""))
-            complete = not message.get("more_body", False)
-            if size > self._limits.body_bytes:
-                raise self._too_large()
-            return message
+    def __exit__(self, *_: object) -> None:
+        if self._account:
+            self._account.open -= 1
+            self._account.held -= self._size
 
-        return measured
+    async def part(self) -> Message:
+        """What comes next. Raises Refusal for a body that is too large (413), or does not come (408)."""
+        if self._complete:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                message = await self._receive()
+        except TimeoutError:
+            raise Refusal(408, "The request's body did not come: send it again.") from None
+        self._take(len(message.get("body", b"")))
+        self._complete = not message.get("more_body", False)
+        return message
+
+    def _take(self, size: int) -> None:
+        self._size += size
+        if self._account:
+            self._account.held += size
+            if self._account.held > self._limits.held_bytes:
+                raise self._too_much(f"{self._limits.held_bytes >> 20:,} MiB of requests")
+        if self._size > self._limits.body_bytes:
+            raise self._too_large()
 
     def _too_large(self) -> Refusal:
         most = self._limits.body_bytes >> 20
         return Refusal(413, f"A request may have {most} MiB: send a smaller one.", code="request_too_large")
+
+    def _too_much(self, what: str) -> Refusal:
+        said = f"This key may have {what} open at once: wait until some are answered."
+        return Refusal(429, said, code="rate_limit_exceeded", retry_after=1)
 
 
 def _refused(error: Exception) -> Refusal:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from convmem.core import Answer, ConvMemError, Event, Plan, Planned, in_thread
+from convmem.core import Answer, ConvMemError, Event, InputError, Plan, Planned, in_thread
 from convmem.document import Document, EstimateTokenizer
 from convmem.methods import Method
 from convmem.methods.base import facts_of
@@ -26,12 +26,13 @@ from convmem.serve.errors import QuotaExhausted, Refusal, refusal, unforeseen
 from convmem.serve.events import LAST, event_json
 from convmem.serve.followup import FollowUp
 from convmem.serve.keys import Tenant
+from convmem.serve.limits import Limits
 from convmem.serve.metrics import Metrics
 from convmem.serve.orders import settle
-from convmem.serve.runs import Order, Record, Request, Runs, Status
+from convmem.serve.runs import Order, Record, Request, Runs, Status, packed
 from convmem.serve.telemetry import run_span
 from convmem.serve.upstream import Upstream, Upstreams
-from convmem.settings import Settings
+from convmem.settings import Settings, read_stored
 from convmem.trace import Trace
 
 _TOGETHER_SECONDS = 0.05
@@ -56,16 +57,20 @@ class Job:
     stored: asyncio.Event = field(default_factory=asyncio.Event)
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
     prepared: Prepared | None = None
+    answer: dict[str, Any] | None = None
+    """As clients read it, once it is there."""
 
 
 class Jobs:
     """Every run of the server. Made inside its event loop."""
 
     def __init__(
-        self, runs: Runs, documents: Documents, upstreams: Upstreams, accounts: Accounts, cache: Cache, metrics: Metrics
-    ) -> None:
+        self, runs: Runs, documents: Documents, upstreams: Upstreams, accounts: Accounts, cache: Cache,
+        metrics: Metrics, limits: Limits,
+    ) -> None:  # fmt: skip
         self._runs, self._documents, self._upstreams, self._accounts = runs, documents, upstreams, accounts
-        self._cache, self._metrics = cache, metrics
+        self._cache, self._metrics, self._limits = cache, metrics, limits
+        self._stored = read_stored()
         self._jobs: dict[str, Job] = {}
         self._unstored: list[tuple[str, int, str]] = []
         self._flush: asyncio.TimerHandle | None = None
@@ -81,11 +86,11 @@ class Jobs:
 
     async def resume(self, tenant: Tenant, id_: str) -> Record:
         """Begin again a run that was cancelled, interrupted or failed. Raises Refusal."""
-        record = self._runs.get(tenant.name, id_)
+        account = self._accounts.of(tenant)
+        await self._prepared(tenant, self._runs.get(tenant.name, id_).order)
+        record = self._runs.get(tenant.name, id_)  # now: it may have been resumed, or deleted, meanwhile
         if id_ in self._jobs or record.status == "done":
             raise Refusal(409, f"The run '{id_}' is {record.status}: there is nothing to resume.")
-        account = self._accounts.of(tenant)
-        await self._prepared(tenant, record.order)
         account.admit()
         return self._again(record, account).record
 
@@ -113,6 +118,11 @@ class Jobs:
             await asyncio.wait([job.task])
         return self._runs.get(tenant.name, id_)
 
+    async def forget(self, tenant: Tenant, id_: str) -> None:
+        """End a run and delete it. Raises Refusal (404)."""
+        await self.cancel(tenant, id_)
+        await asyncio.to_thread(self._runs.remove, tenant.name, id_)
+
     async def forget_document(self, tenant: Tenant, id_: str) -> None:
         """End the runs on a document and delete it with them. Raises Refusal (404)."""
         self._documents.entry(tenant.name, id_)
@@ -120,8 +130,8 @@ class Jobs:
             await self.cancel(tenant, job.record.id)
         await asyncio.to_thread(self._documents.remove, tenant.name, id_)
 
-    async def follow(self, tenant: Tenant, id_: str, after: int) -> AsyncIterator[tuple[int, str] | None]:
-        """A run's events with higher numbers than ``after``, as they are stored: number, JSON; None in a long silence.
+    async def follow(self, tenant: Tenant, id_: str, after: int) -> AsyncIterator[list[tuple[int, str]]]:
+        """A run's events with higher numbers than ``after``, as they are stored: number, JSON; none in a long silence.
 
         Ends after the last one, or when the server stops; the run may then have more. Raises Refusal (404).
         """
@@ -130,15 +140,15 @@ class Jobs:
             job = self._jobs.get(id_)
             stored = job.stored if job else None  # before looking, so that nothing is missed
             while events := self._runs.events(id_, after):
-                for after, data in events:
-                    yield after, data
+                yield events
+                after = events[-1][0]
             if stored is None or self.stopping:
                 return
             try:
                 async with asyncio.timeout(_SILENCE_SECONDS):
                     await stored.wait()
             except TimeoutError:
-                yield None
+                yield []
 
     async def trace(self, tenant: Tenant, id_: str) -> dict[str, Any]:
         """A run's calls with all their texts, as ``convmem.trace`` exports them. Raises Refusal (404)."""
@@ -184,7 +194,7 @@ class Jobs:
         if not order.question.strip():
             raise Refusal(400, "The question is empty: write what you want to know.", param="question")
         upstream, preset = await self._upstreams.find(order.model or await self._first())
-        return upstream, settle(order, tenant, preset=preset, left=self._accounts.of(tenant).left)
+        return upstream, settle(order, tenant, self._stored, preset=preset, left=self._accounts.of(tenant).left)
 
     async def _first(self) -> str:
         return next(iter(await self._upstreams.names()), "")
@@ -208,7 +218,9 @@ class Jobs:
     async def _work(self, job: Job) -> Answer:
         """Carry out an order. What comes of it is stored, also where it can't be. Raises Refusal."""
         try:
-            return await self._answer(job)
+            answer = await self._answer(job)
+            self._end(job, "done", await asyncio.to_thread(packed, job.trace))
+            return answer
         except Refusal as error:
             refused = error
         except ConvMemError as error:
@@ -216,7 +228,7 @@ class Jobs:
         except Exception as error:  # noqa: BLE001 - it is logged, and the client told
             refused = unforeseen(error)
         try:
-            self._end(job, "failed", refused)
+            self._end(job, "failed", await asyncio.to_thread(packed, job.trace), refused)
         except Unkept as error:
             refused = refusal(error)
         raise refused
@@ -231,7 +243,7 @@ class Jobs:
         job.account.running -= 1
         self._metrics.ended(status, seconds)
         if task.cancelled():
-            self._end(job, status)
+            self._end(job, status, packed(job.trace))
 
     async def _answer(self, job: Job) -> Answer:
         order, tenant = job.record.order, job.account.tenant
@@ -241,6 +253,7 @@ class Jobs:
 
         def heard(event: Event) -> None:
             if isinstance(event, Planned):
+                self._check_size(event.plan)
                 job.trace = event.trace
             self._heard(job, event, document)
 
@@ -261,12 +274,21 @@ class Jobs:
                 raise QuotaExhausted(said) from error
             raise
 
+    def _check_size(self, plan: Plan) -> None:
+        """Raise InputError for more than one question may take."""
+        most = self._limits.calls
+        if max(plan.calls, plan.windows) > most:
+            raise InputError(
+                f"This would take about {plan.calls:,} calls over {plan.windows:,} windows, of which a question may "
+                f"have {most:,}: set larger windows, or ask about less."
+            )
+
     def _heard(self, job: Job, event: Event, document: Document) -> None:
         said = event_json(event, document)
         if said is None:
             return
         if said["type"] in LAST:
-            self._end(job, "done", answer=said["answer"])
+            job.answer = said["answer"]
         else:
             self._say(job, said)
         for listener in job.listeners:
@@ -295,11 +317,9 @@ class Jobs:
             if job := self._jobs.get(id_):
                 self._wake(job)
 
-    def _end(
-        self, job: Job, status: Status, error: Refusal | None = None, answer: dict[str, Any] | None = None
-    ) -> None:
+    def _end(self, job: Job, status: Status, trace: bytes | None, error: Refusal | None = None) -> None:
         """Store what a run led to; one that is to be resumed says no last word."""
-        body = error.body["error"] if error else None
+        body, answer = error.body["error"] if error else None, job.answer if status == "done" else None
         if status != "interrupted":
             self._say(
                 job, {"type": status, **({"answer": answer} if answer else {}), **({"error": body} if body else {})}
@@ -307,7 +327,7 @@ class Jobs:
         own = [event for event in self._unstored if event[0] == job.record.id]
         self._unstored = [event for event in self._unstored if event[0] != job.record.id]
         try:
-            self._runs.end(job.record.id, status, own, answer=answer, error=body, trace=job.trace)
+            self._runs.end(job.record.id, status, own, answer=answer, error=body, trace=trace)
         finally:
             self._jobs.pop(job.record.id, None)
             self._wake(job)

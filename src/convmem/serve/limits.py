@@ -11,6 +11,10 @@ class Limits:
 
     body_bytes: int = 64 << 20
     """A request's body."""
+    requests: int = 1_000
+    """Requests of one tenant that are open at once, followed streams among them."""
+    held_bytes: int = 256 << 20
+    """Bodies of one tenant's open requests together: they are in memory until they are answered."""
     body_seconds: float = 30.0
     """The longest silence while a body is sent."""
     send_seconds: float = 60.0
@@ -25,6 +29,8 @@ class Limits:
     """What the parsed files of one request may give back together, as JSON."""
     stored_characters: int = 1_000_000_000
     """Text of all documents of one tenant."""
+    calls: int = 100_000
+    """Calls that a question may be expected to take, and windows that it may read: each is held in memory."""
     short_tokens: int = 8_000
     """A chat of at most so many tokens, as estimated, is passed to the model as it is."""
     grace_seconds: float = 10.0

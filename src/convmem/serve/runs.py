@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from convmem.serve.body import Body
 from convmem.serve.database import Database, Row
 from convmem.serve.errors import Refusal
 from convmem.serve.followup import Turn
@@ -26,7 +25,7 @@ LONGEST_QUESTION = 20_000
 _MOST_LISTED = 200
 
 
-class Order(Body):
+class Order(BaseModel):
     """What is to be done: a question on a stored document."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -104,16 +103,22 @@ class Runs:
 
     def end(
         self, id_: str, status: Status, events: Iterable[tuple[str, int, str]], *,
-        answer: dict[str, Any] | None, error: dict[str, Any] | None, trace: Trace | None,
+        answer: dict[str, Any] | None, error: dict[str, Any] | None, trace: bytes | None,
     ) -> None:  # fmt: skip
-        """Store what a run led to, together with the ``events`` that say so."""
-        nodes = gzip.compress(json.dumps(outline(trace)).encode(), 6) if trace else None
+        """Store what a run led to, together with the ``events`` that say so; ``trace`` is `packed`."""
         with self._database.together():
             self.add_events(events)
             self._database.rows(
                 "UPDATE runs SET status = ?, ended = ?, answer = ?, error = ?, trace = ? WHERE id = ?",
-                (status, time.time(), answer and json.dumps(answer), error and json.dumps(error), nodes, id_),
+                (status, time.time(), answer and json.dumps(answer), error and json.dumps(error), trace, id_),
             )
+
+    def remove(self, tenant: str, id_: str) -> None:
+        """Forget a run with its events. Raises Refusal (404)."""
+        self.get(tenant, id_)
+        with self._database.together():
+            self._database.rows("DELETE FROM events WHERE run = ?", (id_,))
+            self._database.rows("DELETE FROM runs WHERE id = ?", (id_,))
 
     def trace(self, id_: str) -> Trace | None:
         """The calls of a run that has ended; None where it made none."""
@@ -135,6 +140,11 @@ class Runs:
         """The number of a run's last event, 0 where it has none."""
         row = self._database.row("SELECT max(number) AS last FROM events WHERE run = ?", (id_,))
         return (row and row["last"]) or 0
+
+
+def packed(trace: Trace | None) -> bytes | None:
+    """A trace as it is stored."""
+    return gzip.compress(json.dumps(outline(trace)).encode(), 1) if trace else None
 
 
 def _record(row: Row) -> Record:

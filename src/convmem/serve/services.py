@@ -61,6 +61,7 @@ class Services:
     async def close(self) -> None:
         """Store what runs, and release everything."""
         await self.jobs.drain(0)
+        self.accounts.store()
         await self.upstreams.close()
         self.cache.close()
         self.database.close()
@@ -76,7 +77,7 @@ def open_services(data: Path, models: Sequence[str], settings: Settings, limits:
     documents, runs = Documents(database), Runs(database)
     upstreams = Upstreams(models, settings, metrics)
     cache = Cache.shared()
-    jobs = Jobs(runs, documents, upstreams, accounts, cache, metrics)
+    jobs = Jobs(runs, documents, upstreams, accounts, cache, metrics, limits)
     return Services(database, keys, accounts, documents, Intake(limits), upstreams, jobs, cache, metrics, limits)
 
 

@@ -36,6 +36,7 @@ class Upstream:
     def __init__(self, name: str, model: Model, slots: int | None) -> None:
         self.name, self.model = name, model
         self._slots = slots
+        self._seen_logprobs: bool | None = None
         self._turns: Turns | None = None
 
     async def prepare(self) -> Turns:
@@ -44,6 +45,16 @@ class Upstream:
             await self.model.prepare()
             self._turns = self._turns or Turns(self._slots or self.model.slots)
         return self._turns
+
+    @property
+    def logprobs(self) -> bool | None:
+        """Whether replies carry log-probabilities: as the model says, else as its replies so far; None: not known."""
+        return self._seen_logprobs if self.model.logprobs is None else self.model.logprobs
+
+    def answered(self, call: Call, completion: Completion) -> None:
+        """Learn from a reply, so that one tenant's run needs no call for what another's has shown."""
+        if call.sampling.top_logprobs:
+            self._seen_logprobs = bool(completion.logprobs)
 
 
 class Upstreams:
@@ -145,7 +156,7 @@ class Metered:
 
     @property
     def logprobs(self) -> bool | None:
-        return self._model.logprobs
+        return self._upstream.logprobs
 
     @property
     def tokens_per_second(self) -> tuple[float, float] | None:
@@ -166,6 +177,7 @@ class Metered:
             with self._metrics.call(call.role), model_call(call, self._upstream.name) as answered:
                 completion = await self._model.complete(call)
                 answered(completion)
+        self._upstream.answered(call, completion)
         self.used(completion.usage or Usage())
         return completion
 

@@ -22,6 +22,12 @@ for chunk in stream:
         streamed += choice.delta.content or ""
         reasoning += getattr(choice.delta, "reasoning_content", None) or ""
         annotations += getattr(choice.delta, "annotations", None) or []
+with Path(path).open("rb") as book:
+    file = client.files.create(file=book, purpose="user_data")
+parts = [{"type": "file", "file": {"file_id": file.id}}, {"type": "text", "text": question}]
+uploaded = client.chat.completions.create(model=models[0], messages=[{"role": "user", "content": parts}])
+listed = [each.id for each in client.files.list()]
+deleted = client.files.delete(file.id).deleted
 try:
     client.chat.completions.create(model="none", messages=messages)
     error = None
@@ -39,6 +45,10 @@ print(
             "reasoning": reasoning,
             "annotations": annotations,
             "stream_usage": usage is not None,
+            "uploaded": uploaded.choices[0].message.content,
+            "file": [file.id, file.status, client.files.list().data == []],
+            "listed": listed,
+            "deleted": deleted,
             "error": error,
         }
     )

@@ -1,9 +1,9 @@
 // The page: documents, the question, the ways of reading, and the runs that the address names, so that a reload loses nothing.
 
-import { counted, find, make, short } from "./dom.js";
+import { counted, find, make, short, twice } from "./dom.js";
 import { open } from "./reader.js";
 import { expected, labelled, show } from "./run.js";
-import { get, post, Refused, upload, useKey } from "./server.js";
+import { get, post, Refused, remove, upload, useKey } from "./server.js";
 
 const TYPING = 400;
 
@@ -16,10 +16,23 @@ const shelf = {
   async refresh(choose) {
     documents = (await get("/v1/documents")).data;
     chosen = [choose, chosen, documents[0]?.id].find((id) => documents.some((each) => each.id === id)) ?? null;
-    find("shelf").replaceChildren(...documents.map((each) => make("label", { class: "book" },
-      make("input", { type: "radio", name: "document", value: each.id, checked: each.id === chosen, onchange: () => { chosen = each.id; estimate(); } }),
-      make("span", {}, each.name, make("small", {}, `${counted(each.characters, "character")}${each.warnings.length ? ` · ${each.warnings.join(" ")}` : ""}`)))));
+    find("shelf").replaceChildren(...documents.map((each) => make("div", { class: "book" },
+      make("label", {},
+        make("input", { type: "radio", name: "document", value: each.id, checked: each.id === chosen, onchange: () => { chosen = each.id; estimate(); } }),
+        make("span", {}, each.name, make("small", {}, `${counted(each.characters, "character")}${each.warnings.length ? ` · ${each.warnings.join(" ")}` : ""}`))),
+      twice("Delete", "Delete it with its answers?", each.name, () => attempt(() => shelf.drop(each))))));
     estimate();
+  },
+
+  async drop({ id, name }) {
+    await remove(`/v1/documents/${id}`);
+    if (find("runs").querySelector(`[data-document="${id}"]`)) {
+      history.replaceState(null, "", location.pathname);
+      find("runs").replaceChildren();
+    }
+    await Promise.all([shelf.refresh(), listEarlier()]);
+    say(`${name} is deleted.`);
+    find("question").focus();
   },
 
   async add(files) {

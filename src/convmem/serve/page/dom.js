@@ -11,6 +11,18 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+// A button for what can't be undone: pressed once it asks, pressed again it does it.
+export function twice(words, question, what, act) {
+  let asked = false;
+  const name = (said) => [said, make("span", { class: "unseen" }, ` ${what}`)];
+  const ask = (again) => {
+    asked = again;
+    button.replaceChildren(...name(again ? question : words));
+  };
+  const button = make("button", { type: "button", class: "quietly", onclick: () => (asked ? act() : ask(true)), onblur: () => ask(false) }, ...name(words));
+  return button;
+}
+
 export const find = (id) => document.getElementById(id);
 
 export const counted = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;

@@ -4,6 +4,7 @@ import { find, make, place } from "./dom.js";
 import { get } from "./server.js";
 
 const AROUND = 4000;
+const FULL = 0.8; // of the page's width: a line so long goes on in the next one
 
 let shown = null;
 
@@ -32,7 +33,7 @@ async function show() {
   [now.start, now.end] = [found.start, found.end];
   find("reader-text").replaceChildren(
     further("Earlier", found.start > 0, () => (now.start = Math.max(0, now.start - AROUND))),
-    ...paged(found, source.pages ?? [], at),
+    ...paged(found, source, at),
     further("Later", found.end < source.characters, () => (now.end += AROUND)),
   );
 }
@@ -48,16 +49,28 @@ function further(words, there, move) {
 }
 
 // A slice's text in paragraphs of its pages, with what is cited in a mark.
-function paged(found, pages, at) {
+function paged(found, source, at) {
+  const pages = source.pages ?? [];
   const cuts = pages.filter((start) => start > found.start && start < found.end);
   const edges = [found.start, ...cuts, found.end];
   const characters = [...found.text]; // the server counts characters, a string's own indices count halves of some
   return edges.slice(0, -1).flatMap((start, index) => {
     const end = edges[index + 1];
-    const part = (from, to) =>
-      characters.slice(Math.max(from, start) - found.start, Math.max(Math.min(to, end), start) - found.start).join("");
+    const whole = characters.slice(start - found.start, end - found.start).join("");
+    const page = [...(source.pages ? flowing(whole) : whole)];
+    const part = (from, to) => page.slice(Math.max(from, start) - start, Math.max(Math.min(to, end), start) - start).join("");
     const marked = part(at.start, at.end);
     const text = make("div", { class: "text" }, part(start, at.start), marked ? make("mark", {}, marked) : null, part(Math.max(at.end, start), end));
     return pages.includes(start) ? [make("h3", {}, `Page ${pages.indexOf(start) + 1}`), text] : [text];
   });
+}
+
+// A printed page ends every line with a break. Those inside a paragraph become spaces, one for one, so that every place
+// in the text stays where it was.
+function flowing(text) {
+  const lines = text.split("\n");
+  const widths = lines.map((line) => line.trimEnd().length);
+  const sorted = widths.filter(Boolean).sort((a, b) => a - b);
+  const full = FULL * (sorted[Math.floor(0.9 * sorted.length)] ?? 0);
+  return lines.reduce((said, line, index) => said + (widths[index - 1] >= full && widths[index] ? " " : "\n") + line);
 }

@@ -1,9 +1,9 @@
 // One run as a card: what it would cost, what it reads as it reads it, the answer with its passages, what it did cost.
 
-import { counted, duration, find, make, place, short } from "./dom.js";
+import { counted, duration, find, make, place, short, twice } from "./dom.js";
 import { Map } from "./map.js";
 import { open } from "./reader.js";
-import { download, events, get, hasKey, post } from "./server.js";
+import { download, events, get, hasKey, post, remove } from "./server.js";
 
 const WORDS = {
   running: "Reading …", done: "Answered", failed: "Failed", cancelled: "Cancelled",
@@ -29,7 +29,7 @@ export class Run {
     };
     const { status, bar, canvas, legend, answer, notes, cost, actions } = this.parts;
     const title = make("h3", {}, label);
-    this.element = make("article", { class: "run", "aria-label": `${label}: ${record.question}` },
+    this.element = make("article", { class: "run", "data-document": document_.id, "aria-label": `${label}: ${record.question}` },
       make("header", {}, title, status), bar, answer, canvas, legend, notes, cost, actions);
     this.label = label;
     this.map = new Map(canvas, document_.sources, (at) => open(this.document, at));
@@ -170,22 +170,43 @@ export class Run {
     return `${used}${cache_hits ? ` (${counted(cache_hits, "reply", "replies")} from the store)` : ""}. ${said}.`;
   }
 
+  async attempt(work) {
+    try {
+      await work();
+    } catch (error) {
+      this.parts.status.textContent = error.message;
+    }
+  }
+
+  // Gone from the server, from the page, and from the address that would bring it back.
+  async remove() {
+    await remove(`/v1/runs/${this.record.id}`);
+    const left = location.hash.slice(1).split(",").filter((id) => id !== this.record.id);
+    history.replaceState(null, "", left.length ? `#${left.join(",")}` : location.pathname);
+    const section = this.element.closest(".asked");
+    this.element.remove();
+    if (!section.querySelector(".run")) section.remove();
+    find("news").textContent = `${this.label} is deleted.`;
+    find("question").focus();
+  }
+
   act(status) {
     const { actions } = this.parts;
     const held = actions.contains(document.activeElement);
     const button = (words, act) => make("button", { type: "button", class: "quietly", onclick: act }, words);
     const page = `/v1/runs/${this.record.id}/trace.html`;
-    const again = async (what) => {
+    const again = (what) => this.attempt(async () => {
       Object.assign(this.record, await post(`/v1/runs/${this.record.id}/${what}`));
       if (what === "resume") this.follow();
-    };
+    });
     actions.dataset.status = status;
     actions.replaceChildren(
       ...(status === "running" ? [button("Cancel", () => again("cancel"))] : []),
       ...(["failed", "cancelled", "interrupted"].includes(status) ? [button("Go on", () => again("resume"))] : []),
       ...(status === "running" ? [] : [hasKey()
         ? button("Save the evidence page", () => download(page, `${this.record.id}.html`))
-        : make("a", { href: page, target: "_blank", rel: "noopener" }, "Evidence page: every window, call and reply")]),
+        : make("a", { href: page, target: "_blank", rel: "noopener" }, "Evidence page: every window, call and reply"),
+        twice("Delete", "Delete this answer?", this.label, () => this.attempt(() => this.remove()))]),
     );
     if (held) actions.querySelector("button, a")?.focus();
   }

@@ -35,6 +35,8 @@ export async function post(path, body = {}) {
   return (await send(path, options)).json();
 }
 
+export const remove = async (path) => (await send(path, { method: "DELETE" })).json();
+
 export async function upload(files) {
   const form = new FormData();
   for (const file of files) form.append("files", file, file.name);

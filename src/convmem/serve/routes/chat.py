@@ -19,7 +19,7 @@ from convmem.document.source import Source
 from convmem.methods.convmem import Config
 from convmem.serve import runs
 from convmem.serve.accounts import Account
-from convmem.serve.body import Body
+from convmem.serve.body import JsonRoute
 from convmem.serve.completions import Completions, Progress, Wording, sse, told
 from convmem.serve.conversation import Reading, Stored, Text, understand
 from convmem.serve.errors import Refusal
@@ -29,7 +29,7 @@ from convmem.serve.relay import relayed
 from convmem.serve.routes.waiting import Stream, result, unless_gone
 from convmem.serve.services import Parts, Services, Who
 
-router = APIRouter(tags=["OpenAI"])
+router = APIRouter(tags=["OpenAI"], route_class=JsonRoute)
 
 _TELL_SECONDS = 1.0
 _SILENCE_SECONDS = 15.0
@@ -44,7 +44,7 @@ class Options(BaseModel):
     include_usage: bool = False
 
 
-class Chat(Body):
+class Chat(BaseModel):
     """A chat, with every field that OpenAI's has; what is not listed here is passed on with a short chat."""
 
     model_config = ConfigDict(extra="allow")
@@ -88,11 +88,11 @@ async def chat(chat: Chat, request: Request, parts: Parts, who: Who) -> Response
     if reading is None:
         body = chat.model_dump(exclude={"convmem"}, exclude_unset=True)
         reply = relayed(body, parts.upstreams.seen_by(who, upstream))
-        kind = await unless_gone(request, asyncio.ensure_future(anext(reply)))
+        kind = await unless_gone(request, anext(reply))
         return Stream(reply, kind)
     _check_readable(chat)
     order = runs.Request(
-        document=await _stored(reading, who, parts),
+        document=await unless_gone(request, _stored(reading, who, parts)),
         question=reading.question,
         model=chat.model,
         settings={**({} if chat.seed is None else {"seed": chat.seed}), **chat.convmem},
@@ -104,31 +104,27 @@ async def chat(chat: Chat, request: Request, parts: Parts, who: Who) -> Response
     if chat.stream:
         with_usage = bool(chat.stream_options and chat.stream_options.include_usage)
         stream = _streamed(job, completions, base, with_usage=with_usage)
-        return Stream(stream, "text/event-stream")
+        return Stream(stream, "text/event-stream", ended=job.task.cancel)
     answer = await unless_gone(request, job.task)
     wording = Wording(answer, order.document, base)
     return JSONResponse(completions.whole(wording, answer.usage.total))
 
 
 async def _streamed(job: Job, completions: Completions, base: str, *, with_usage: bool) -> AsyncGenerator[bytes]:
-    """Progress, then the answer. A client that goes closes this, which ends the run."""
+    """Progress, then the answer."""
     heard: asyncio.Queue[Event] = asyncio.Queue()
     progress = Progress()
     job.listeners += [progress, heard.put_nowait]
+    yield completions.chunk({"role": "assistant", "content": ""})
+    async for line in _told(job.task, heard, progress):
+        yield completions.chunk({"reasoning_content": line}) if line else b": still at it\n\n"
     try:
-        yield completions.chunk({"role": "assistant", "content": ""})
-        async for line in _told(job.task, heard, progress):
-            yield completions.chunk({"reasoning_content": line}) if line else b": still at it\n\n"
-        try:
-            answer = await result(job.task)
-        except Refusal as refused:
-            yield sse(refused.body)
-            return
-        wording = Wording(answer, job.record.order.document, base)
-        for chunk in completions.chunks(wording, answer.usage.total, with_usage=with_usage):
-            yield chunk
-    finally:
-        job.task.cancel()
+        answer = await result(job.task)
+    except Refusal as refused:
+        yield sse(refused.body)
+        return
+    wording = Wording(answer, job.record.order.document, base)
+    yield b"".join(completions.chunks(wording, answer.usage.total, with_usage=with_usage))
 
 
 async def _told(task: asyncio.Task[Answer], heard: asyncio.Queue[Event], progress: Progress) -> AsyncIterator[str]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, UploadFile
 from pydantic import BaseModel
+from starlette.requests import Request
 
 from convmem.document import Document
+from convmem.serve.accounts import Account
 from convmem.serve.documents import Entry
 from convmem.serve.errors import Refusal
 from convmem.serve.intake import File
-from convmem.serve.services import Parts, Who
+from convmem.serve.routes.waiting import unless_gone
+from convmem.serve.services import Parts, Services, Who
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"])
 
@@ -71,15 +75,12 @@ class Deleted(BaseModel):
 
 
 @router.post("", status_code=201)
-async def upload(files: list[UploadFile], parts: Parts, who: Who) -> WholeBody:
+async def upload(files: list[UploadFile], request: Request, parts: Parts, who: Who) -> WholeBody:
     """Upload a document of one or more files: text, Markdown, HTML, PDF, DOCX, EPUB, CSV, JSON, code.
 
     The same files again give the same document.
     """
-    parts.intake.check_number(len(files))
-    read = [File(file.filename or "file", await file.read()) for file in files]
-    document = Document(*await parts.intake.read(read, who.tenant.name))
-    return _whole(await parts.store(who.tenant, document, uploaded=True), document)
+    return _whole(*await keep(files, request, parts, who))
 
 
 @router.get("")
@@ -122,6 +123,14 @@ async def delete_document(document: str, parts: Parts, who: Who) -> Deleted:
     """Delete a document with its runs."""
     await parts.jobs.forget_document(who.tenant, document)
     return Deleted(id=document)
+
+
+async def keep(files: Sequence[UploadFile], request: Request, parts: Services, who: Account) -> tuple[Entry, Document]:
+    """Read the files and store them as one document. Raises Refusal."""
+    parts.intake.check_number(len(files))
+    read = [File(file.filename or "file", await file.read()) for file in files]
+    document = Document(*await unless_gone(request, parts.intake.read(read, who.tenant.name)))
+    return await parts.store(who.tenant, document, uploaded=True), document
 
 
 def _fields(entry: Entry) -> dict[str, Any]:

@@ -14,12 +14,14 @@ from convmem import trace
 from convmem.api import plan_json
 from convmem.methods import methods
 from convmem.serve import runs
+from convmem.serve.body import JsonRoute
 from convmem.serve.errors import ErrorDetail
+from convmem.serve.routes.documents import Deleted
 from convmem.serve.routes.waiting import Stream
 from convmem.serve.runs import Order, Record, Status
 from convmem.serve.services import Parts, Who
 
-router = APIRouter(prefix="/v1", tags=["runs"])
+router = APIRouter(prefix="/v1", tags=["runs"], route_class=JsonRoute)
 
 _TRACE_POLICY = {
     "content-security-policy": "sandbox allow-scripts allow-downloads allow-popups; frame-ancestors 'self'"
@@ -105,6 +107,13 @@ async def cancel_run(run: str, parts: Parts, who: Who) -> RunBody:
     return _body(await parts.jobs.cancel(who.tenant, run))
 
 
+@router.delete("/runs/{run}")
+async def delete_run(run: str, parts: Parts, who: Who) -> Deleted:
+    """End a run and delete it with its events and its trace. Replies stay stored, so that asking again is free."""
+    await parts.jobs.forget(who.tenant, run)
+    return Deleted(id=run)
+
+
 @router.post("/runs/{run}/resume")
 async def resume_run(run: str, parts: Parts, who: Who) -> RunBody:
     """Begin again a run that was cancelled, interrupted or failed. Calls that were answered are not made again."""
@@ -127,8 +136,8 @@ async def get_events(
 
     async def stream() -> AsyncGenerator[str]:
         yield "retry: 1000\n\n"
-        async for event in parts.jobs.follow(who.tenant, run, seen):
-            yield f"id: {event[0]}\ndata: {event[1]}\n\n" if event else ": still at it\n\n"
+        async for events in parts.jobs.follow(who.tenant, run, seen):
+            yield "".join(f"id: {number}\ndata: {data}\n\n" for number, data in events) or ": still at it\n\n"
 
     return Stream(stream(), "text/event-stream")
 

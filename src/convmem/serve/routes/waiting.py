@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -16,26 +16,32 @@ T = TypeVar("T")
 
 
 class Stream(StreamingResponse):
-    """What a generator yields, which is closed at once when the client leaves, and not when memory is tidied."""
+    """What a generator yields, which is closed at once when the client leaves, and not when memory is tidied.
 
-    def __init__(self, parts: AsyncGenerator[Any], media_type: str) -> None:
+    ``ended`` is called at the end in any case, also where the client left before the first part was asked for.
+    """
+
+    def __init__(
+        self, parts: AsyncGenerator[Any], media_type: str, ended: Callable[[], object] = lambda: None
+    ) -> None:  # fmt: skip
         super().__init__(parts, media_type=media_type)
-        self._parts = parts
+        self._parts, self._ended = parts, ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         try:
             await super().__call__(scope, receive, send)
         finally:
+            self._ended()
             await self._parts.aclose()
 
 
-async def unless_gone(request: Request, task: asyncio.Future[T]) -> T:
-    """What ``task`` gives; it is cancelled when the client of ``request``, whose body is read, hangs up.
+async def unless_gone(request: Request, work: Awaitable[T]) -> T:
+    """What ``work`` gives; it is cancelled when the client of ``request``, whose body is read, hangs up.
 
-    Raises what ``task`` raises, and Refusal where it was cancelled.
+    Raises what ``work`` raises, and Refusal where it was cancelled.
     """
-    gone = asyncio.create_task(_gone(request))
+    task, gone = asyncio.ensure_future(work), asyncio.create_task(_gone(request))
     try:
         await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
     finally:
