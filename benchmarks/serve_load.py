@@ -1,13 +1,15 @@
 """The server under load: ``python -m benchmarks.serve_load [--clients 200] [--seconds 120] [--latency 5.0]``.
 
 Clients ask questions over a document of their own, one after another, of a server process whose model answers every
-call after a fixed time. Seven tenths of them share one key, the others have three keys among them. Half way, the server
-is stopped and started again while runs of the jobs API go on, which no client waits for.
+call after a fixed time, some seconds as a model does. Seven tenths of them share one key, the others have three keys
+among them; they begin at different moments of one question's time. Then the server is stopped and started again while
+runs of the jobs API go on, which no client waits for.
 
 Printed: answers and errors; how long an answer took beyond the calls that it had to wait for (its depth times the
-model's latency), for each key; the server's memory after a quarter of the time and at the end, its CPU time, and all
-that the machine had; what became of the runs that the restart interrupted. Tokens are estimated, the model's replies
-are made up: this measures the server alone.
+model's latency), for each key; the server's memory at each quarter of the time; its CPU time for a question, and the
+load that this is as a share of all cores, beside what the whole machine did meanwhile, this program and the model among
+it; what became of the runs that the restart interrupted. Tokens are estimated, the model's replies are made up: this
+measures the server alone.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ KEYS = ("many", "one", "two", "three")
 MANY = 0.7
 JOBS = 20
 WORDS = 7_500
+STAGES = 4
+"""Calls that an answer waits for, one after another: over so long the clients' beginnings are spread."""
 
 
 class Serving:
@@ -106,8 +110,9 @@ class Load:
         self.errors: list[str] = []
         self.calls = 0
 
-    async def client(self, number: int, key: str, until: float, session: aiohttp.ClientSession) -> None:
+    async def client(self, number: int, key: str, later: float, until: float, session: aiohttp.ClientSession) -> None:
         texts = documents(number)
+        await asyncio.sleep(later)
         while time.monotonic() < until:
             await self.question(next(texts), key, session)
 
@@ -133,7 +138,8 @@ class Load:
 async def load(serving: Serving, clients: int, seconds: float, latency: float) -> dict[str, Any]:
     """Every client asks for so long."""
     met = Load(serving, latency)
-    until, cpu = time.monotonic() + seconds, serving.cpu
+    started, cpu, machine = time.monotonic(), serving.cpu, busy()
+    until = started + seconds
     memory: list[float] = []
 
     async def watch() -> None:
@@ -144,8 +150,10 @@ async def load(serving: Serving, clients: int, seconds: float, latency: float) -
     keys = [KEYS[0] if n < MANY * clients else KEYS[1 + n % (len(KEYS) - 1)] for n in range(clients)]
     timeout = aiohttp.ClientTimeout(total=600)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
-        tasks = [met.client(n, key, until, session) for n, key in enumerate(keys)]
+        spread = STAGES * latency / clients
+        tasks = [met.client(n, key, spread * (n * 7_919 % clients), until, session) for n, key in enumerate(keys)]
         await asyncio.gather(watch(), *tasks)
+    took, used, cores = time.monotonic() - started, serving.cpu - cpu, os.cpu_count() or 1
     everything = sorted(each for values in met.added.values() for each in values)
     return {
         "answers": len(everything),
@@ -155,9 +163,15 @@ async def load(serving: Serving, clients: int, seconds: float, latency: float) -
         "added_seconds": {"p50": _at(everything, 0.5), "p95": _at(everything, 0.95), "worst": _at(everything, 1.0)},
         "added_median_by_key": {key: round(statistics.median(met.added[key]), 3) for key in KEYS if met.added[key]},
         "memory_mb_each_quarter": memory,
-        "server_cpu_share": round((serving.cpu - cpu) / seconds, 2),
-        "load_average": os.getloadavg()[0],
-        "cores": os.cpu_count(),
+        "seconds": round(took, 1),
+        "questions_per_second": round(len(everything) / took, 2),
+        "server_cpu_ms": {"question": _each(used, len(everything)), "call": _each(used, met.calls)},
+        "cores": {
+            "all": cores,
+            "server": round(used / took, 2),
+            "machine": round((busy() - machine) / took, 2),
+            "server_share": round(used / took / cores, 3),
+        },
     }
 
 
@@ -197,6 +211,17 @@ async def restart(serving: Serving, latency: float) -> dict[str, Any]:
         "replies_kept_from_before": sum(each["cache_hits"] for each in used),
         "seconds_to_stop": round(stopped, 1),
     }
+
+
+def busy() -> float:
+    """Seconds that all cores of the machine have worked so far."""
+    user, nice, system, _, _, irq, softirq, *_ = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    return sum(map(int, (user, nice, system, irq, softirq))) / os.sysconf("SC_CLK_TCK")
+
+
+def _each(seconds: float, count: int) -> float | None:
+    """Milliseconds for each of ``count``."""
+    return round(1_000 * seconds / count, 1) if count else None
 
 
 def _at(values: list[float], share: float) -> float | None:
