@@ -73,7 +73,7 @@ def test_a_run_can_be_cancelled_and_taken_up_again(serve: Callable[..., Serving]
     asked, released = threading.Event(), threading.Event()
 
     def reply(request: Json) -> Reply:
-        if len(upstream.requests) > 3 and not released.is_set():
+        if len(upstream.requests) > 8 and not released.is_set():
             asked.set()
             return Fault("stall")
         return reads(request)
@@ -83,13 +83,16 @@ def test_a_run_can_be_cancelled_and_taken_up_again(serve: Callable[..., Serving]
         document = client.upload(book__txt=BOOK.encode()).ok["id"]
         run = client.post("/v1/runs", order(document)).ok["id"]
         assert asked.wait(60)
+        with client.open("GET", f"/v1/runs/{run}/events") as followed:
+            events = (json.loads(each["data"]) for each in blocks(followed) if "data" in each)
+            assert any(event["type"] == "call_ended" and event["role"] != "probe" for event in events)
         assert client.post(f"/v1/runs/{run}/cancel").ok["status"] == "cancelled"
         assert client.post(f"/v1/runs/{run}/cancel").ok["status"] == "cancelled"
-        events = client.events(f"/v1/runs/{run}/events")
-        assert events[-1][1] == {"type": "cancelled"}
+        told = client.events(f"/v1/runs/{run}/events")
+        assert told[-1][1] == {"type": "cancelled"}
         released.set()
         assert client.post(f"/v1/runs/{run}/resume").ok["status"] == "running"
-        after = client.events(f"/v1/runs/{run}/events?after={events[-1][0]}")
+        after = client.events(f"/v1/runs/{run}/events?after={told[-1][0]}")
         assert (after[0][1], after[-1][1]["type"]) == ({"type": "resumed"}, "done")
         assert after[-1][1]["answer"]["usage"]["cache_hits"] > 0
         assert client.post(f"/v1/runs/{run}/resume").error["message"].endswith("nothing to resume.")

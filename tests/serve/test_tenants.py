@@ -102,19 +102,24 @@ def test_a_tenant_sees_nothing_of_another(both: tuple[Client, Client]) -> None:
 
 
 def test_a_tenant_pays_for_its_own_replies(both: tuple[Client, Client], upstream: ScriptedServer) -> None:
+    def readings() -> int:
+        return sum(not request.get("logprobs") for request in upstream.requests)
+
     ann, bob = both
     ann.chat(LONG).ok  # noqa: B018
-    calls = len(upstream.requests)
-    assert ann.chat(LONG).ok["usage"]["total_tokens"] == 0 and len(upstream.requests) == calls
-    assert bob.chat(LONG).ok["usage"]["total_tokens"] > 0 and len(upstream.requests) == 2 * calls
+    calls = readings()
+    assert ann.chat(LONG).ok["usage"]["total_tokens"] == 0 and readings() == calls
+    assert bob.chat(LONG).ok["usage"]["total_tokens"] > 0 and readings() == 2 * calls
 
 
 def test_what_one_tenants_run_shows_of_a_model_is_not_asked_for_again(
     both: tuple[Client, Client], upstream: ScriptedServer
 ) -> None:
+    asked = []
     for client in both:
         client.chat(LONG).ok  # noqa: B018
-    assert sum(bool(request.get("logprobs")) for request in upstream.requests) == 1
+        asked.append(sum(bool(request.get("logprobs")) for request in upstream.requests))
+    assert asked[0] == asked[1] > 0
 
 
 def test_the_same_document_is_stored_once_for_each(both: tuple[Client, Client]) -> None:

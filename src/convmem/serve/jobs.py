@@ -7,7 +7,6 @@ start, and costs nothing twice. Knows orders and events; knows no HTTP.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from convmem.serve.documents import Documents
 from convmem.serve.errors import QuotaExhausted, Refusal, refusal, unforeseen
 from convmem.serve.events import LAST, event_json
 from convmem.serve.followup import FollowUp
+from convmem.serve.journal import Journal
 from convmem.serve.keys import Tenant
 from convmem.serve.limits import Limits
 from convmem.serve.metrics import Metrics
@@ -34,11 +34,6 @@ from convmem.serve.telemetry import run_span
 from convmem.serve.upstream import Upstream, Upstreams
 from convmem.settings import Settings, read_stored
 from convmem.trace import Trace
-
-_TOGETHER_SECONDS = 0.05
-"""For so long events are collected, to be stored at once. A client sees an event when it is stored."""
-_SILENCE_SECONDS = 15.0
-
 
 Prepared = tuple[Upstream, Settings]
 """The model and the settings of an order."""
@@ -50,11 +45,8 @@ class Job:
 
     record: Record
     account: Account
-    last: int
-    """The number of its latest event."""
     task: asyncio.Task[Answer] = field(init=False)
     trace: Trace | None = None
-    stored: asyncio.Event = field(default_factory=asyncio.Event)
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
     prepared: Prepared | None = None
     answer: dict[str, Any] | None = None
@@ -72,8 +64,7 @@ class Jobs:
         self._cache, self._metrics, self._limits = cache, metrics, limits
         self._stored = read_stored()
         self._jobs: dict[str, Job] = {}
-        self._unstored: list[tuple[str, int, str]] = []
-        self._flush: asyncio.TimerHandle | None = None
+        self._journal = Journal(runs)
         self.stopping = False
         """No further run begins."""
 
@@ -82,7 +73,9 @@ class Jobs:
         account = self._accounts.of(tenant)
         prepared = await self._prepared(tenant, order)
         account.admit()
-        return self._begin(Job(self._runs.create(tenant.name, order), account, last=0, prepared=prepared))
+        record = self._runs.create(tenant.name, order)
+        self._journal.begin(record.id)
+        return self._begin(Job(record, account, prepared=prepared))
 
     async def resume(self, tenant: Tenant, id_: str) -> Record:
         """Begin again a run that was cancelled, interrupted or failed. Raises Refusal."""
@@ -130,25 +123,10 @@ class Jobs:
             await self.cancel(tenant, job.record.id)
         await asyncio.to_thread(self._documents.remove, tenant.name, id_)
 
-    async def follow(self, tenant: Tenant, id_: str, after: int) -> AsyncIterator[list[tuple[int, str]]]:
-        """A run's events with higher numbers than ``after``, as they are stored: number, JSON; none in a long silence.
-
-        Ends after the last one, or when the server stops; the run may then have more. Raises Refusal (404).
-        """
+    def follow(self, tenant: Tenant, id_: str, after: int) -> AsyncIterator[list[tuple[int, str]]]:
+        """A run's events, as ``Journal.follow`` gives them. Raises Refusal (404)."""
         self._runs.get(tenant.name, id_)
-        while True:
-            job = self._jobs.get(id_)
-            stored = job.stored if job else None  # before looking, so that nothing is missed
-            while events := self._runs.events(id_, after):
-                yield events
-                after = events[-1][0]
-            if stored is None or self.stopping:
-                return
-            try:
-                async with asyncio.timeout(_SILENCE_SECONDS):
-                    await stored.wait()
-            except TimeoutError:
-                yield []
+        return self._journal.follow(id_, after)
 
     async def trace(self, tenant: Tenant, id_: str) -> dict[str, Any]:
         """A run's calls with all their texts, as ``convmem.trace`` exports them. Raises Refusal (404)."""
@@ -170,16 +148,14 @@ class Jobs:
     async def drain(self, seconds: float) -> None:
         """Begin nothing more, let runs end for ``seconds``, and store what has not ended, to be resumed."""
         self.stopping = True
-        self._store()
+        self._journal.close()
         tasks = {job.task for job in self._jobs.values()}
-        for job in self._jobs.values():
-            self._wake(job)
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=seconds)
             for task in late:
                 task.cancel()
             await asyncio.wait(tasks)
-        self._store()
+        self._journal.store()
 
     @property
     def running(self) -> int:
@@ -202,9 +178,9 @@ class Jobs:
     def _again(self, record: Record, account: Account) -> Job:
         self._runs.status(record.id, "running")
         record = self._runs.get(record.tenant, record.id)
-        job = self._begin(Job(record, account, self._runs.last_event(record.id)))
-        self._say(job, {"type": "resumed"})
-        return job
+        self._journal.begin(record.id, after=self._runs.last_event(record.id))
+        self._journal.say(record.id, {"type": "resumed"})
+        return self._begin(Job(record, account))
 
     def _begin(self, job: Job) -> Job:
         self._jobs[job.record.id] = job
@@ -217,21 +193,25 @@ class Jobs:
 
     async def _work(self, job: Job) -> Answer:
         """Carry out an order. What comes of it is stored, also where it can't be. Raises Refusal."""
+        answer: Answer | None = None
+        refused: Refusal | None = None
         try:
             answer = await self._answer(job)
-            self._end(job, "done", await asyncio.to_thread(packed, job.trace))
-            return answer
         except Refusal as error:
             refused = error
         except ConvMemError as error:
             refused = refusal(error)
         except Exception as error:  # noqa: BLE001 - it is logged, and the client told
             refused = unforeseen(error)
+        trace = await asyncio.to_thread(packed, job.trace)
         try:
-            self._end(job, "failed", await asyncio.to_thread(packed, job.trace), refused)
+            self._end(job, "done" if answer else "failed", trace, refused)
         except Unkept as error:
             refused = refusal(error)
-        raise refused
+        if refused:
+            raise refused
+        assert answer
+        return answer
 
     def _over(self, job: Job, task: asyncio.Task[Answer], seconds: float) -> None:
         """A run's task has ended, perhaps before it began."""
@@ -290,48 +270,13 @@ class Jobs:
         if said["type"] in LAST:
             job.answer = said["answer"]
         else:
-            self._say(job, said)
+            self._journal.say(job.record.id, said)
         for listener in job.listeners:
             listener(event)
 
-    def _say(self, job: Job, event: dict[str, Any]) -> None:
-        """Give an event its number, and store it soon."""
-        job.last += 1
-        self._unstored.append((job.record.id, job.last, json.dumps(event)))
-        if self._flush is None:
-            self._flush = asyncio.get_running_loop().call_later(_TOGETHER_SECONDS, self._store)
-
-    def _store(self) -> None:
-        """Store the events that were collected, and then show them."""
-        if self._flush:
-            self._flush.cancel()
-            self._flush = None
-        events, self._unstored = self._unstored, []
-        try:
-            if events:
-                self._runs.add_events(events)
-        except Unkept:  # they wait for the next ones, or for the run's end, which says so
-            self._unstored = events + self._unstored
-            return
-        for id_ in {id_ for id_, _, _ in events}:
-            if job := self._jobs.get(id_):
-                self._wake(job)
-
-    def _end(self, job: Job, status: Status, trace: bytes | None, error: Refusal | None = None) -> None:
-        """Store what a run led to; one that is to be resumed says no last word."""
-        body, answer = error.body["error"] if error else None, job.answer if status == "done" else None
-        if status != "interrupted":
-            self._say(
-                job, {"type": status, **({"answer": answer} if answer else {}), **({"error": body} if body else {})}
-            )
-        own = [event for event in self._unstored if event[0] == job.record.id]
-        self._unstored = [event for event in self._unstored if event[0] != job.record.id]
-        try:
-            self._runs.end(job.record.id, status, own, answer=answer, error=body, trace=trace)
-        finally:
-            self._jobs.pop(job.record.id, None)
-            self._wake(job)
-
-    def _wake(self, job: Job) -> None:
-        job.stored.set()
-        job.stored = asyncio.Event()
+    def _end(self, job: Job, status: Status, trace: bytes | None, refused: Refusal | None = None) -> None:
+        """Store what a run led to. Where that can't be stored, it is over all the same."""
+        self._jobs.pop(job.record.id)
+        answer = job.answer if status == "done" else None
+        error = refused.body["error"] if refused else None
+        self._journal.end(job.record.id, status, answer=answer, error=error, trace=trace)
