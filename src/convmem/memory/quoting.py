@@ -81,11 +81,17 @@ def _find(quote: str, text: str) -> tuple[int, int] | None:
     exact = " ".join(quote.split())
     if (at := text.find(exact)) >= 0:
         return at, at + len(exact)
-    flat, sought = "".join(_lower(text).split()), "".join(_lower(exact).split())
-    if (at := flat.find(sought)) < 0:
+    sought = "".join(_lower(exact).split())
+    if (at := _flat(text).find(sought)) < 0:
         return None
     places = [match.start() for match in re.finditer(r"\S", text)]
     return places[at], places[at + len(sought) - 1] + 1
+
+
+@lru_cache(16)
+def _flat(text: str) -> str:
+    """``text`` in lower case without white space; kept, since a window's notes are looked for one after another."""
+    return "".join(_lower(text).split())
 
 
 def _shared(a: Iterable[str], b: Iterable[str]) -> int:
