@@ -36,7 +36,9 @@ from benchmarks.server import server
 KEYS = ("many", "one", "two", "three")
 MANY = 0.7
 JOBS = 20
-WORDS, VOCABULARY = 7_500, 1_500
+WORDS = 25_000
+SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeiou"]
+VOCABULARY = [first + second for first in SYLLABLES for second in SYLLABLES[:25]]
 STAGES = 4
 """Calls that an answer waits for, one after another: over so long the clients' beginnings are spread."""
 
@@ -92,7 +94,7 @@ class Serving:
 
 
 def documents(seed: int) -> Iterator[str]:
-    """Texts of some 9,000 tokens, no two alike, so that no reply is found in the store.
+    """Texts of some 25,000 tokens, no two alike, so that no reply is found in the store.
 
     As in any language, few of the words are most of the text.
     """
@@ -100,7 +102,7 @@ def documents(seed: int) -> Iterator[str]:
     while True:
         number += 1
         draws = ((seed * 7_919 + number * 104_729 + n * 3_571) % 9_973 / 9_973 for n in range(WORDS))
-        yield f"Record {seed}-{number}. " + " ".join(f"word{int(VOCABULARY * draw**3)}" for draw in draws)
+        yield f"Record {seed}-{number}. " + " ".join(VOCABULARY[int(len(VOCABULARY) * draw**3)] for draw in draws)
 
 
 class Load:
