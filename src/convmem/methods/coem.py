@@ -321,7 +321,7 @@ class CoemPolicy(Policy[Commitments]):
         """What is asked about the next chunk."""
         free = self.config.pending_tokens - self.tokenizer.count(listed(state.stores.pending))
         return self._controller(
-            "commit", state.question, state.stores,
+            "commit", state.question, state.stores, len(section.bounds),
             section=_numbered(section), operations=str(self.config.operations),
             words=str(max(0, int(free * WORDS_PER_TOKEN))),
         )  # fmt: skip
@@ -329,17 +329,20 @@ class CoemPolicy(Policy[Commitments]):
     def reconsidering_prompt(self, question: str, stores: Stores, section: Section, excerpt: Excerpt) -> Prompt:
         """What is asked where an excerpt has no room."""
         return self._controller(
-            "reconsider", question, stores,
+            "reconsider", question, stores, len(section.bounds),
             section=_numbered(section), new_excerpt=excerpt.text, operations=str(self.config.operations),
         )  # fmt: skip
 
     def resolving_prompt(self, question: str, stores: Stores, excerpt: Excerpt) -> Prompt:
         """What is asked about an excerpt that can't stay."""
-        return self._controller("resolve", question, stores, record=str(excerpt.id))
+        return self._controller("resolve", question, stores, 0, record=str(excerpt.id))
 
-    def _controller(self, name: str, question: str, stores: Stores, **more: str | Sequence[Piece]) -> Prompt:
+    def _controller(
+        self, name: str, question: str, stores: Stores, sentences: int, **more: str | Sequence[Piece]
+    ) -> Prompt:
         shown = {"problem": question, "committed": _entries(stores.facts), "pending": _entries(stores.pending)}
-        schema = _READING if name == "commit" else _DECIDING
+        records, facts = ([entry.id for entry in entries] for entries in (stores.pending, stores.facts))
+        schema = _schema(sentences, records, facts, admits=name == "commit")
         return Prompt(prompts.load(name), {**shown, **more}, self.config.reply_tokens, schema)
 
     def answer_prompt(self, state: Commitments) -> Prompt:
@@ -540,7 +543,30 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-_NUMBERS = {"type": "array", "items": {"type": "integer"}}
+def _schema(sentences: int, records: Sequence[int], facts: Sequence[int], *, admits: bool) -> dict[str, Any]:
+    """The form of a reply that can name only what is there; a small model cites what it has never seen otherwise."""
+    sources: dict[str, Any] = {"records": _among(records)} if records else {}
+    if sentences:
+        sources["sentences"] = {"type": "array", "items": _up_to(sentences)}
+    delete = {"delete": _among(facts)} if facts else {}
+    fact = _object(text={"type": "string"}, **sources)
+    operations: dict[str, Any] = {
+        "promote": {"type": "array", "items": _object(facts={"type": "array", "items": fact}, **delete)}
+    }
+    if records:
+        operations["drop"] = _among(records)
+    if admits and sentences:
+        excerpt = _object(first=_up_to(sentences), last=_up_to(sentences))
+        operations["admit"] = {"type": "array", "items": excerpt}
+    return _object(**operations)
+
+
+def _among(numbers: Sequence[int]) -> dict[str, Any]:
+    return {"type": "array", "items": {"type": "integer", "enum": [*numbers]}}
+
+
+def _up_to(most: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": 1, "maximum": most}
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -550,10 +576,3 @@ def _object(**properties: Any) -> dict[str, Any]:
         "required": list(properties),
         "additionalProperties": False,
     }
-
-
-_FACT = _object(text={"type": "string"}, records=_NUMBERS, sentences=_NUMBERS)
-_PROMOTIONS = {"type": "array", "items": _object(facts={"type": "array", "items": _FACT}, delete=_NUMBERS)}
-_ADMISSIONS = {"type": "array", "items": _object(first={"type": "integer"}, last={"type": "integer"})}
-_DECIDING = _object(promote=_PROMOTIONS, drop=_NUMBERS)
-_READING = _object(promote=_PROMOTIONS, drop=_NUMBERS, admit=_ADMISSIONS)
