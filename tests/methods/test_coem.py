@@ -102,6 +102,21 @@ def test_a_biography_stays_until_an_alias_says_whom_it_is_about():
     assert totals(answer) == {"admitted": 1, "proposed": 3, "verified": 3, "promoted": 1}
 
 
+def test_a_reply_can_name_only_what_is_there():
+    def sources(call: Call) -> Any:
+        return call.schema["properties"]["promote"]["items"]["properties"]["facts"]["items"]["properties"]
+
+    kept = {"promote": [], "drop": [], "admit": [admission(1, 2)]}
+    reader = controlled(kept, {"promote": [], "drop": [], "admit": []}, resolve=[{"drop": [1]}])
+    solve("coem", reader, document(BIOGRAPHY, ALIAS), WIFE, config={"chunk_tokens": WORDS})
+    first, second = (call for call in reader.calls if call.role == "commit")
+    assert "records" not in sources(first) and "drop" not in first.schema["properties"]
+    assert sources(first)["sentences"]["items"] == {"type": "integer", "minimum": 1, "maximum": 2}
+    assert sources(second)["records"]["items"]["enum"] == [1] == second.schema["properties"]["drop"]["items"]["enum"]
+    (resolved,) = (call for call in reader.calls if call.role == "resolve")
+    assert list(sources(resolved)) == ["text", "records"]
+
+
 def test_one_claim_that_the_biography_does_not_make_keeps_both_out_and_uses_it_up():
     def verdict(pair: dict[str, str]) -> str:
         return "Unknown" if "husband" in pair["claim"] else "True"
