@@ -342,7 +342,8 @@ class CoemPolicy(Policy[Commitments]):
     ) -> Prompt:
         shown = {"problem": question, "committed": _entries(stores.facts), "pending": _entries(stores.pending)}
         records, facts = ([entry.id for entry in entries] for entries in (stores.pending, stores.facts))
-        schema = _schema(sentences, records, facts, admits=name == "commit")
+        most = (1, self.config.attempts) if name == "resolve" else (self.config.operations, self.config.operations)
+        schema = _schema(sentences, records, facts, *most, admits=name == "commit")
         return Prompt(prompts.load(name), {**shown, **more}, self.config.reply_tokens, schema)
 
     def answer_prompt(self, state: Commitments) -> Prompt:
@@ -543,22 +544,30 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _schema(sentences: int, records: Sequence[int], facts: Sequence[int], *, admits: bool) -> dict[str, Any]:
-    """The form of a reply that can name only what is there; a small model cites what it has never seen otherwise."""
+def _schema(
+    sentences: int, records: Sequence[int], facts: Sequence[int], operations: int, proposals: int, *, admits: bool
+) -> dict[str, Any]:
+    """The form of a reply that can name only what is there, and no more than counts.
+
+    A small model otherwise cites what it has never seen, and goes on with what nobody reads. ``operations`` is the most
+    of each kind, ``proposals`` the most facts of a promotion.
+    """
     sources: dict[str, Any] = {"records": _among(records)} if records else {}
     if sentences:
         sources["sentences"] = {"type": "array", "items": _up_to(sentences)}
     delete = {"delete": _among(facts)} if facts else {}
     fact = _object(text={"type": "string"}, **sources)
-    operations: dict[str, Any] = {
-        "promote": {"type": "array", "items": _object(facts={"type": "array", "items": fact}, **delete)}
-    }
+    form: dict[str, Any] = {"promote": _at_most(operations, _object(facts=_at_most(proposals, fact), **delete))}
     if records:
-        operations["drop"] = _among(records)
+        form["drop"] = _among(records)
     if admits and sentences:
         excerpt = _object(first=_up_to(sentences), last=_up_to(sentences))
-        operations["admit"] = {"type": "array", "items": excerpt}
-    return _object(**operations)
+        form["admit"] = _at_most(operations, excerpt)
+    return _object(**form)
+
+
+def _at_most(count: int, items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items, "maxItems": count}
 
 
 def _among(numbers: Sequence[int]) -> dict[str, Any]:
