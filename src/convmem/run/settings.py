@@ -9,12 +9,14 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 _THOUSANDS = {"": 1, "k": 1_000, "m": 1_000_000}
+_TOKENS = re.compile(r"\s*(\d[\d,_]*(?:\.\d+)?)\s*([km]?)\s*", re.IGNORECASE)
+_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|)\s*", re.IGNORECASE)
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3_600}
 
 
 def _tokens(value: Any) -> Any:
     """A number of tokens as people write it: 50000, 50k, 1.5M."""
-    found = re.fullmatch(r"\s*(\d[\d,_]*(?:\.\d+)?)\s*([km]?)\s*", value, re.IGNORECASE) if isinstance(value, str) else None
+    found = _TOKENS.fullmatch(value) if isinstance(value, str) else None
     if isinstance(value, str) and not found:
         raise ValueError(f"'{value}' is no number of tokens; write 50000, 50k, or 5% for a share of the document's")
     return round(float(_plain(found[1])) * _THOUSANDS[found[2].lower()]) if found else value
@@ -22,7 +24,7 @@ def _tokens(value: Any) -> Any:
 
 def _seconds(value: Any) -> Any:
     """A time as people write it: 90, 30s, 2m, 1h."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|)\s*", value, re.IGNORECASE) if isinstance(value, str) else None
+    found = _TIME.fullmatch(value) if isinstance(value, str) else None
     if isinstance(value, str) and not found:
         raise ValueError(f"'{value}' is no time; write 90, 30s, 2m or 1h")
     return float(found[1]) * _SECONDS[found[2].lower()] if found else value
