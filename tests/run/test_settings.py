@@ -28,8 +28,8 @@ def test_a_deadline(written, seconds):
 
 @pytest.mark.parametrize(
     "limits",
-    [{"budget": "much"}, {"budget": "0%"}, {"budget": "-5"}, {"budget": "5 %%"}, {"budget": ""}, {"budget": "1.5.2k"}, {"deadline": "soon"},
-     {"deadline": "0s"}, {"deadline": "-1"}],
+    [{"budget": "much"}, {"budget": "0%"}, {"budget": "-5"}, {"budget": "5 %%"}, {"budget": ""}, {"budget": "1.5.2k"},
+     {"deadline": "soon"}, {"deadline": "0s"}, {"deadline": "-1"}],
 )  # fmt: skip
 def test_what_is_no_limit_is_refused(limits):
     with pytest.raises(ValidationError):
