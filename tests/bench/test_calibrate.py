@@ -37,7 +37,7 @@ class Library(SimulatedReader):
 
 def test_a_reader_is_recovered(tmp_path: Path) -> None:
     benchmark = built(tmp_path / "b", docs=(60,), count=40, hops="2")
-    true = Behaviour(recall=0.9, dilution=4, noise=0.2, foresight=0.4, prefill=900, decode=30,
+    true = Behaviour(recall=0.9, dilution=4, noise=0.2, foresight=0.4, caution=0, prefill=900, decode=30,
                      slots=3, context=9_000)  # fmt: skip
     found = simulate(
         measure(benchmark, Library(true, benchmark), Cache.temporary(), 40, (300, 1_000, 4_000))

@@ -157,7 +157,7 @@ def test_a_cache_that_can_not_be_written_is_said(tmp_path: Path, monkeypatch: py
 def test_without_pip_one_is_told_what_to_install(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download.importlib.util, "find_spec", lambda _: None)
     monkeypatch.setenv("PATH", str(index.folder))
-    with pytest.raises(Fatal, match="convmem\\[local\\]"):
+    with pytest.raises(Fatal, match=r"\.\[local\]"):
         fetch(source=SOURCE)
 
 

@@ -26,7 +26,19 @@ from convmem.bench.results import Key, Results, Row, Spent
 from convmem.bench.simulation import focused, knowledge_of
 from convmem.bench.stages import Follower, says_alike, says_marked
 from convmem.bench.statistics import FAILED
-from convmem.core import Answer, ConvMemError, Event, Fatal, InputError, Ledger, Model, Planned, Totals, Usage
+from convmem.core import (
+    Answer,
+    ConvMemError,
+    Event,
+    Fatal,
+    InputError,
+    Ledger,
+    Model,
+    Planned,
+    Totals,
+    Usage,
+    first_of,
+)
 from convmem.document import Document
 from convmem.memory.extraction import extract
 from convmem.methods.full_context import Unavailable
@@ -121,8 +133,8 @@ class Runner:
                     for task in tasks:
                         if here and not _simulated(task.model):
                             group.create_task(one(task))
-            except* (Fatal, InputError) as errors:
-                raise errors.exceptions[0] from None
+            except BaseExceptionGroup as errors:
+                raise first_of(errors, ConvMemError) from None
         return tasks
 
     def _tasks(self) -> list[Task]:

@@ -41,6 +41,7 @@ from convmem.core.errors import (
     TimedOut,
     Transient,
     extra,
+    first_of,
 )
 from convmem.core.events import (
     BestAnswer,
@@ -68,5 +69,5 @@ __all__ = [
     "LayerStarted", "Ledger", "Location", "Malformed", "Message", "Model", "ModelError", "Origin", "Piece", "Plan",
     "Planned", "RateLimited", "Refused", "Relevance", "ReplySlice", "Sampling", "Span", "Stopped", "SubAnswer",
     "TimedOut", "TokenLogprobs", "Tokenizer", "Totals", "Transient", "Truncation", "Usage", "Verdict", "Warned",
-    "WindowRead", "checkpoint", "extra", "in_thread", "union",
+    "WindowRead", "checkpoint", "extra", "first_of", "in_thread", "union",
 ]  # fmt: skip

@@ -81,6 +81,19 @@ class DeadlinePassed(Stopped):
     """The time allowed for the run is over."""
 
 
+def first_of(group: BaseExceptionGroup[BaseException], kind: type[ConvMemError]) -> BaseException:
+    """The first error of a task group where all are of ``kind``, else the group: what to raise in its place.
+
+    To be called in an ``except BaseExceptionGroup``: what is raised in an ``except*`` some Pythons put into a group again.
+    """
+    if group.split(kind)[1]:
+        return group
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 def extra(name: str) -> str:
     """What installs the packages of an optional part, for the sentence of an error."""
     return f"pip install '.[{name}]' in ConvMem's folder"

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
-from convmem.core import ConvMemError, Model
+from convmem.core import ConvMemError, Model, first_of
 from convmem.engine.job import Job
 from convmem.model import Cache, Pool
 from convmem.model.dispatch import Tally
@@ -47,8 +47,8 @@ class Local:
                     async with asyncio.TaskGroup() as group:
                         for _ in range(min(self.parallel, len(items))):
                             group.create_task(worker())
-                except* ConvMemError as errors:
-                    raise errors.exceptions[0] from None
+                except BaseExceptionGroup as errors:
+                    raise first_of(errors, ConvMemError) from None
                 finally:
                     self.tallies = tuple(tally for pool in pools for tally in pool.tallies())
 

@@ -32,6 +32,7 @@ from convmem.core import (
     Stopped,
     SubAnswer,
     Tokenizer,
+    first_of,
     in_thread,
 )
 from convmem.document import Document, EstimateTokenizer
@@ -200,8 +201,8 @@ class Method(ABC, Generic[C]):
                 for warning in (*document.warnings, *kept.troubles):
                     run.warn(warning)
                 yield run, plan
-            except* ConvMemError as group:
-                raise _first(group) from None
+            except BaseExceptionGroup as group:
+                raise first_of(group, ConvMemError) from None
             finally:
                 run.close()
 
@@ -272,15 +273,6 @@ def facts_of(model: Model, tokenizer: Tokenizer, settings: RunSettings, cache: C
         settings.concurrency or model.slots, model.identity, settings.namespace, limits=settings,
         replies=seen.replies,
     )  # fmt: skip
-
-
-def _first(group: BaseExceptionGroup[ConvMemError]) -> ConvMemError:
-    """The error of a group that came first."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, ConvMemError)
-    return error
 
 
 def _nothing_read(coverage: Coverage, run: Run) -> ConvMemError:
