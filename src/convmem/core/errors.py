@@ -84,7 +84,7 @@ class DeadlinePassed(Stopped):
 def first_of(group: BaseExceptionGroup[BaseException], kind: type[ConvMemError]) -> BaseException:
     """The first error of a task group where all are of ``kind``, else the group: what to raise in its place.
 
-    To be called in an ``except BaseExceptionGroup``: what is raised in an ``except*`` some Pythons put into a group again.
+    For an ``except BaseExceptionGroup``: what is raised in an ``except*``, early Pythons 3.11 put into a group again.
     """
     if group.split(kind)[1]:
         return group
