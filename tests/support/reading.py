@@ -90,9 +90,10 @@ def reader(call: Call) -> Completion:
 
 
 def served(request: Mapping[str, Any]) -> Chat:
-    """What `reader` says to a request that came over HTTP; its role is that of the prompt that ends alike."""
+    """What `reader` says to a request that came over HTTP; its role is that of the prompt with the longest like end."""
     messages = tuple(Message(m["role"], m["content"]) for m in request["messages"])
-    role = next(name for name in roles() if messages[-1].content.endswith(load(name).user.rpartition("}}")[2]))
+    ends = {name: load(name).user.rpartition("}}")[2] for name in roles()}
+    role = max((name for name in ends if messages[-1].content.endswith(ends[name])), key=lambda name: len(ends[name]))
     return Chat(reader(Call(role, messages, Sampling(1))).text)
 
 

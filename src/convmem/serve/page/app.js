@@ -25,6 +25,8 @@ const shelf = {
   },
 
   async drop({ id, name }) {
+    clearTimeout(estimate.timer);
+    if (chosen === id) chosen = null; // nothing more is estimated for what goes
     await remove(`/v1/documents/${id}`);
     if (find("runs").querySelector(`[data-document="${id}"]`)) {
       history.replaceState(null, "", location.pathname);
