@@ -1,15 +1,18 @@
 """The server under load: ``python -m benchmarks.serve_load [--clients 200] [--seconds 120] [--latency 5.0]``.
 
-Clients ask questions over a document of their own, one after another, of a server process whose model answers every
+Clients ask one question after another, each over a document of its own, of a server process whose model answers every
 call after a fixed time, some seconds as a model does. Seven tenths of them share one key, the others have three keys
 among them; they begin at different moments of one question's time. Then the server is stopped and started again while
 runs of the jobs API go on, which no client waits for.
 
-Printed: answers and errors; how long an answer took beyond the calls that it had to wait for (its depth times the
-model's latency), for each key; the server's memory at each quarter of the time; its CPU time for a question, and the
-load that this is as a share of all cores, beside what the whole machine did meanwhile, this program and the model among
-it; what became of the runs that the restart interrupted. Tokens are estimated, the model's replies are made up: this
-measures the server alone.
+Printed: answers and errors; how long an answer took beyond the calls that it had to wait for (`STAGES` times the
+model's latency), for each key: what the server adds, and with it what this program and the model's take; the server's
+memory at each quarter of the time; its CPU time for a question, and the load that this is as a share of all cores,
+beside what the whole machine did meanwhile; what became of the runs that the restart interrupted. No question,
+sub-question or document is like another, so that every call reaches the model: ``stored_replies`` counts those that did
+not. Tokens are
+estimated, the model's replies are made up: this measures the server alone. How much it adds depends on how busy it is
+(``cores.server``: 1 is all that a process can do), and so, for as many clients, on the model's latency.
 """
 
 from __future__ import annotations
@@ -18,29 +21,32 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from benchmarks.server import server
+from benchmarks.server import FOUND, server
 
 KEYS = ("many", "one", "two", "three")
 MANY = 0.7
 JOBS = 20
-WORDS = 25_000
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeiou"]
-VOCABULARY = [first + second for first in SYLLABLES for second in SYLLABLES[:25]]
+SENTENCES, SENTENCE_WORDS = 2_000, 12
 STAGES = 4
-"""Calls that an answer waits for, one after another: over so long the clients' beginnings are spread."""
+"""Calls that an answer waits for, one after another: the question is split, the document read, the sub-questions
+answered, then the question."""
 
 
 class Serving:
@@ -93,55 +99,77 @@ class Serving:
         return done.stdout.strip()
 
 
-def documents(seed: int) -> Iterator[str]:
-    """Texts of some 25,000 tokens, no two alike, so that no reply is found in the store.
+@cache
+def language() -> list[str]:
+    """Sentences to make documents of. As in any language, few of the words are most of the text."""
+    draw = random.Random(0)
+    words = [first + second for first in SYLLABLES for second in SYLLABLES[:25]]
+    often = list(accumulate(1 / rank for rank in range(1, len(words) + 1)))
+    return [
+        " ".join(draw.choices(words, cum_weights=often, k=SENTENCE_WORDS)).capitalize() + "." for _ in range(SENTENCES)
+    ]
 
-    As in any language, few of the words are most of the text.
-    """
-    number = 0
+
+def documents(seed: int) -> Iterator[str]:
+    """Texts of some 25,000 tokens, no two alike in any window; each says once what the model quotes."""
+    draw, sentences = random.Random(seed), language()
     while True:
-        number += 1
-        draws = ((seed * 7_919 + number * 104_729 + n * 3_571) % 9_973 / 9_973 for n in range(WORDS))
-        yield f"Record {seed}-{number}. " + " ".join(VOCABULARY[int(len(VOCABULARY) * draw**3)] for draw in draws)
+        text = draw.choices(sentences, k=SENTENCES)
+        text[draw.randrange(SENTENCES)] = FOUND
+        yield " ".join(text)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer: who asked for it, its run, and the seconds that it took."""
+
+    key: str
+    run: str
+    seconds: float
 
 
 class Load:
-    """What the clients met."""
+    """What the clients meet."""
 
-    def __init__(self, serving: Serving, latency: float) -> None:
-        self.serving, self.latency = serving, latency
-        self.added: dict[str, list[float]] = defaultdict(list)
+    def __init__(self, serving: Serving) -> None:
+        self.serving = serving
+        self.answers: list[Answered] = []
         self.errors: list[str] = []
-        self.calls = 0
 
     async def client(self, number: int, key: str, later: float, until: float, session: aiohttp.ClientSession) -> None:
-        texts = documents(number)
         await asyncio.sleep(later)
-        while time.monotonic() < until:
-            await self.question(next(texts), key, session)
+        for count, text in enumerate(documents(number)):
+            if time.monotonic() >= until:
+                break
+            await self.question(f"Who proposed number {number}-{count}?", text, key, session)
 
-    async def question(self, text: str, key: str, session: aiohttp.ClientSession) -> None:
-        messages = [{"role": "user", "content": text}, {"role": "user", "content": "Who proposed it?"}]
-        head = {"authorization": f"Bearer {self.serving.keys[key]}"}
+    async def question(self, question: str, text: str, key: str, session: aiohttp.ClientSession) -> None:
+        messages = [{"role": "user", "content": text}, {"role": "user", "content": question}]
+        body = {"model": "benchmark", "messages": messages, "convmem": {"kernel": "joint"}}
         started = time.perf_counter()
         try:
-            body = {"model": "benchmark", "messages": messages, "convmem": {"kernel": "joint"}}
-            async with session.post(f"{self.serving.url}/v1/chat/completions", json=body, headers=head) as said:
-                answer = await said.json()
-            took = time.perf_counter() - started
-            run = answer["id"].removeprefix("chatcmpl-")
-            async with session.get(f"{self.serving.url}/v1/runs/{run}", headers=head) as said:
-                usage = (await said.json())["answer"]["usage"]
+            async with session.post(
+                f"{self.serving.url}/v1/chat/completions", json=body, headers=self._head(key)
+            ) as said:
+                run = (await said.json())["id"].removeprefix("chatcmpl-")
         except (aiohttp.ClientError, KeyError, TimeoutError) as error:
             self.errors.append(f"{type(error).__name__}: {error}")
             return
-        self.calls += usage["calls"]
-        self.added[key].append(took - usage["depth"] * self.latency)
+        self.answers.append(Answered(key, run, time.perf_counter() - started))
+
+    async def usage(self, answer: Answered, session: aiohttp.ClientSession) -> dict[str, Any]:
+        """What an answer took of the model."""
+        async with session.get(f"{self.serving.url}/v1/runs/{answer.run}", headers=self._head(answer.key)) as said:
+            usage: dict[str, Any] = (await said.json())["answer"]["usage"]
+        return usage
+
+    def _head(self, key: str) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.serving.keys[key]}"}
 
 
 async def load(serving: Serving, clients: int, seconds: float, latency: float) -> dict[str, Any]:
     """Every client asks for so long."""
-    met = Load(serving, latency)
+    met = Load(serving)
     started, cpu, machine = time.monotonic(), serving.cpu, busy()
     until = started + seconds
     memory: list[float] = []
@@ -157,23 +185,29 @@ async def load(serving: Serving, clients: int, seconds: float, latency: float) -
         spread = STAGES * latency / clients
         tasks = [met.client(n, key, spread * (n * 7_919 % clients), until, session) for n, key in enumerate(keys)]
         await asyncio.gather(watch(), *tasks)
-    took, used, cores = time.monotonic() - started, serving.cpu - cpu, os.cpu_count() or 1
-    everything = sorted(each for values in met.added.values() for each in values)
+        took, used, worked = time.monotonic() - started, serving.cpu - cpu, busy() - machine
+        usage = [await met.usage(answer, session) for answer in met.answers]
+    added: dict[str, list[float]] = defaultdict(list)
+    for answer in met.answers:
+        added[answer.key].append(answer.seconds - STAGES * latency)
+    everything = sorted(chain.from_iterable(added.values()))
+    answers, calls, cores = len(met.answers), sum(each["calls"] for each in usage), os.cpu_count() or 1
     return {
-        "answers": len(everything),
+        "answers": answers,
         "errors": len(met.errors),
         "first_error": next(iter(met.errors), None),
-        "model_calls": met.calls,
-        "added_seconds": {"p50": _at(everything, 0.5), "p95": _at(everything, 0.95), "worst": _at(everything, 1.0)},
-        "added_median_by_key": {key: round(statistics.median(met.added[key]), 3) for key in KEYS if met.added[key]},
+        "model_calls": calls,
+        "stored_replies": sum(each["cache_hits"] for each in usage),
+        "added_ms": {"p50": _at(everything, 0.5), "p95": _at(everything, 0.95), "worst": _at(everything, 1.0)},
+        "added_ms_p50_by_key": {key: _at(sorted(added[key]), 0.5) for key in KEYS},
         "memory_mb_each_quarter": memory,
         "seconds": round(took, 1),
-        "questions_per_second": round(len(everything) / took, 2),
-        "server_cpu_ms": {"question": _each(used, len(everything)), "call": _each(used, met.calls)},
+        "questions_per_second": round(answers / took, 2),
+        "server_cpu_ms": {"question": _each(used, answers), "call": _each(used, calls)},
         "cores": {
             "all": cores,
             "server": round(used / took, 2),
-            "machine": round((busy() - machine) / took, 2),
+            "machine": round(worked / took, 2),
             "server_share": round(used / took / cores, 3),
         },
     }
@@ -228,8 +262,9 @@ def _each(seconds: float, count: int) -> float | None:
     return round(1_000 * seconds / count, 1) if count else None
 
 
-def _at(values: list[float], share: float) -> float | None:
-    return round(values[min(len(values) - 1, int(share * len(values)))], 3) if values else None
+def _at(seconds: list[float], share: float) -> float | None:
+    """Milliseconds below which that share of the rising ``seconds`` is."""
+    return round(1_000 * seconds[min(len(seconds) - 1, int(share * len(seconds)))], 1) if seconds else None
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """A chat server for benchmarks: it answers after a fixed time, in its own process.
 
 It does not parse what it is sent, so that its own work stays small: a prompt that asks for JSON gets one object that
-serves every role, any other prompt a list of notes in words of its own, cut from it.
+serves every role, with sub-questions that no other reply has; any other prompt a list of notes in words of its own, cut
+from it.
 """
 
 from __future__ import annotations
@@ -12,16 +13,21 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from subprocess import PIPE, Popen
 
+FOUND = "The council."
+"""What it quotes and answers."""
+NUMBER = "number 0"
+"""What stands for a number of the reply's own."""
 FIELDS = {
     "relevance": 1,
-    "sub_questions": ["Who proposed it?", "When was it passed?", "Why?"],
+    "sub_questions": [f"Who proposed {NUMBER}?", f"When was {NUMBER} passed?", f"Why was {NUMBER} passed?"],
     "keywords": [],
-    "answer": "The council.",
+    "answer": FOUND,
     "passages": [1],
     "findings": [1],
-    "readings": [{"question": n, "relevance": 1, "notes": ["The council."]} for n in (1, 2, 3)],
+    "readings": [{"question": n, "relevance": 1, "notes": [FOUND]} for n in (1, 2, 3)],
 }
 NOTES, NOTE_BYTES = 6, 70
 
@@ -52,7 +58,7 @@ def chat(text: str) -> bytes:
 
 
 async def serve(latency: float) -> None:
-    fields = chat(json.dumps(FIELDS))
+    fields, numbers = chat(json.dumps(FIELDS)), count(1)
     models = json.dumps({"object": "list", "data": [{"id": "benchmark", "object": "model"}]}).encode()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -61,7 +67,10 @@ async def serve(latency: float) -> None:
             prompt = await reader.readexactly(int(length.split(b"\r\n")[0] or 0))
             if prompt:
                 await asyncio.sleep(latency)
-            body = (fields if b"Reply with JSON" in prompt else chat(notes(prompt))) if prompt else models
+            if b"Reply with JSON" in prompt:
+                body = fields.replace(NUMBER.encode(), b"number %d" % next(numbers))
+            else:
+                body = chat(notes(prompt)) if prompt else models
             kind = b"content-type: application/json\r\n"
             writer.write(b"HTTP/1.1 200 OK\r\n%bcontent-length: %d\r\n\r\n%b" % (kind, len(body), body))
 
