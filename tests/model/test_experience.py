@@ -31,6 +31,16 @@ def test_merging_is_seeing_all(one, other):
     assert merged.times == pytest.approx(together.times)
 
 
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9))), st.integers(0, 20))
+def test_what_runs_had_is_known_on_average_from_three_on(counted, first):
+    one, other = Experience(), Experience()
+    for number, (what, many) in enumerate(counted):
+        (one if number < first else other).count(what, many)
+    one.merge(other)
+    had = {what: [many for each, many in counted if each == what] for what in "ab"}
+    assert one.usual == pytest.approx({what: sum(all_) / len(all_) for what, all_ in had.items() if len(all_) >= 3})
+
+
 def test_too_few_calls_and_calls_that_take_no_time_say_nothing():
     assert Experience().speed is None
     assert seen([(100, 10)] * 4).speed is None

@@ -88,7 +88,8 @@ class Facts:
 
     ``context`` in tokens; ``logprobs`` None where it is not known; ``tokens_per_second`` (prompt, reply); ``slots``
     calls served at once; ``limits`` are the run's. ``index`` opens what is known of texts of ``namespace`` from the
-    model of that ``identity``. ``replies`` are mean lengths in tokens, by role, where enough calls are known of.
+    model of that ``identity``. ``replies`` are mean lengths in tokens, by role, where enough calls are known of;
+    ``usual`` is how many its runs had on average of what can't be known before a run, by name.
     """
 
     tokenizer: Tokenizer
@@ -101,6 +102,7 @@ class Facts:
     index: Callable[[], Index] | None = None
     limits: RunSettings = field(default_factory=RunSettings)
     replies: Mapping[str, float] = field(default_factory=dict)
+    usual: Mapping[str, float] = field(default_factory=dict)
 
 
 class Method(ABC, Generic[C]):
@@ -271,7 +273,7 @@ def facts_of(model: Model, tokenizer: Tokenizer, settings: RunSettings, cache: C
     return Facts(
         tokenizer, settings.context or model.context, logprobs, seen.speed or model.tokens_per_second,
         settings.concurrency or model.slots, model.identity, settings.namespace, limits=settings,
-        replies=seen.replies,
+        replies=seen.replies, usual=seen.usual,
     )  # fmt: skip
 
 

@@ -168,6 +168,10 @@ class Run:
             )
         return Remembering(embedder(self.settings.embeddings, EMBEDDING_SECONDS), self.index, self.settings.namespace)
 
+    def count_for_plans(self, what: str, number: int) -> None:
+        """Remember that this run had so many of what a plan can't know, so that later ones know how many are usual."""
+        self._callers[""].experience.count(what, number)
+
     def close(self) -> None:
         """Keep what was seen of the models, and release the index's file where it was used."""
         for caller in set(self._callers.values()):

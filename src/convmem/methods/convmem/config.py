@@ -62,8 +62,9 @@ class Config(MethodConfig):
     decompose: Literal["sub_questions", "off", "repeat"] = "sub_questions"
     """Multi-kernel convolution (section 2.3.3): a channel for each sub-question; `off`: one channel with Q; `repeat`:
     as many channels as there would be, all with Q (a control for the extra scans)."""
-    expected_channels: int = Field(3, ge=1)
-    """C as assumed by an estimate, before the question is decomposed."""
+    expected_channels: int | None = Field(None, ge=1)
+    """C as assumed by an estimate, before the question is decomposed. Unset: as many as the model's earlier questions
+    had on average, without those 3."""
     kernel: Literal["split", "fused", "joint", "score"] | None = "split"
     """The form of eq. (1): relevance and summary in two calls; in one; in one for all channels; relevance alone by Yes
     or No. Unset: `score` where the model gives log-probabilities, else `joint`."""

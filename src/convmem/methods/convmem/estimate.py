@@ -11,13 +11,16 @@ import numpy as np
 from convmem import prompts
 from convmem.core import LayerPlan, Plan, Span
 from convmem.document import Document, Windows, stride_starts
-from convmem.memory.calibration import EXPECTED, calibrated
+from convmem.memory.calibration import calibrated
 from convmem.memory.convolution import Layer
 from convmem.memory.reading import FEW, SHARE
 from convmem.methods.base import Facts
+from convmem.methods.convmem.answering import ATTEMPTS, SCORED_AT_LEAST
 from convmem.methods.convmem.config import PROMPT_TOKENS, Config, Settled
-from convmem.methods.convmem.ranked import POINTED
+from convmem.methods.convmem.ranked import FIRST_PART, POINTED
 from convmem.methods.convmem.windows import slide
+from convmem.run import RunSettings
+from convmem.run.gate import ESTIMATE_MARGIN
 
 SUMMARY_TOKENS, SUMMARY_SHARE = 320, 0.04
 """h, what a window's summary is taken to have at most, and of the window's length, after the depths that the paper
@@ -26,8 +29,12 @@ QUOTED_TOKENS = 60
 """h where it is quotes."""
 RELEVANT_SHARE = 0.25
 """The share of windows that are taken to pass the filter."""
+WIDENED = 1.5
+"""The length of a second view, in windows."""
 YES_SHARE = 0.05
 """The share of windows without evidence that are taken to be scored as if they had some."""
+SUB_QUESTIONS = 3
+"""C, where nothing is known of the model's earlier questions."""
 QUESTION_TOKENS = 30
 DECOMPOSITION_TOKENS = 80
 RELEVANCE_TOKENS = 8
@@ -47,6 +54,10 @@ class Step:
     @property
     def tokens(self) -> int:
         return self.prompt + self.reply
+
+    def times(self, number: int) -> Step:
+        """So many of it at once."""
+        return Step(number * self.calls, number * self.prompt, number * self.reply)
 
     def scaled(self, share: float, *, least: int = 0) -> Step:
         """A share of it."""
@@ -99,7 +110,7 @@ def estimate(config: Config, document: Document, facts: Facts, question: str) ->
     assumptions = [] if facts.tokenizer.exact else ["Tokens are estimated, not counted."]
     if config.kernel is None and facts.logprobs is None:
         assumptions.append("The model is taken to give no log-probabilities.")
-    lengths = Lengths(facts, question)
+    lengths, limits = Lengths(facts, question), facts.limits.of(tokens)
     windows: Windows | None = None
     channels = 1
     if tokens <= settled.one_call_tokens and (facts.context is None or tokens + PROMPT_TOKENS <= facts.context):
@@ -107,10 +118,12 @@ def estimate(config: Config, document: Document, facts: Facts, question: str) ->
         steps = Steps([], [Step(1, tokens + lengths.of("direct"), ANSWER_TOKENS)], [])
     else:
         windows = slide(document, facts.tokenizer, settled)
-        channels = 1 if settled.decompose == "off" else settled.expected_channels
-        made = ranked if settled.evidence == "windows" else tree
-        steps = made(settled, windows, tokens, channels, lengths, assumptions)
-    budget = facts.limits.of(tokens).budget
+        channels, hops = split(settled, facts, assumptions)
+        if settled.evidence == "windows":
+            steps = ranked(settled, windows, tokens, channels, hops, lengths, limits, assumptions)
+        else:
+            steps = tree(settled, windows, tokens, channels, hops, lengths, assumptions)
+    budget = limits.budget
     if budget is not None and steps.tokens > budget:
         steps = steps.within(budget)
         assumptions.append("The budget is taken to be spent; reading ends earlier where an answer is found.")
@@ -134,7 +147,7 @@ class Lengths:
 
     def __init__(self, facts: Facts, question: str) -> None:
         self._count = facts.tokenizer.count
-        self._replies = facts.replies
+        self._replies, self._exact = facts.replies, facts.tokenizer.exact
         self.asked = self._count(question) if question else QUESTION_TOKENS
 
     def of(self, name: str) -> int:
@@ -146,54 +159,108 @@ class Lengths:
         """What the reply to that prompt has; ``assumed`` where nothing is known."""
         return self._replies.get(name, assumed)
 
+    def one(self, name: str, text: int, assumed: int = ANSWER_TOKENS) -> Step:
+        """A call by the prompt of that name, with ``text`` tokens in it besides the question."""
+        return Step(1, text + self.of(name), round(self.reply(name, assumed)))
+
+    def reserved(self, prompt: int) -> int:
+        """What is kept of a budget for a prompt of so many tokens."""
+        return prompt if self._exact else round(prompt * (1 + ESTIMATE_MARGIN))
+
     def known(self, name: str) -> bool:
         """Whether earlier replies to that prompt are known of."""
         return name in self._replies
 
 
+def split(settled: Settled, facts: Facts, assumptions: list[str]) -> tuple[int, int]:
+    """How many sub-questions are taken to come of the question, and how many of these to need another one's answer."""
+    if settled.decompose == "off":
+        return 1, 0
+    usual, hops = facts.usual, 0
+    channels = settled.expected_channels or round(usual.get("sub_questions", SUB_QUESTIONS))
+    known = "has had" if "sub_questions" in usual and not settled.expected_channels else "is taken to have"
+    assumptions.append(f"A question {known} {channels} sub-questions.")
+    if settled.hops == "rounds":
+        hops = min(channels - 1, round(usual.get("hops", channels // 2)))
+        known = "have needed" if "hops" in usual else "are taken to need"
+        assumptions.append(f"Of its sub-questions, {hops} {known} the answer to another one.")
+    return channels, hops
+
+
 def ranked(
-    settled: Settled, windows: Windows, tokens: int, channels: int, lengths: Lengths, assumptions: list[str]
+    settled: Settled, windows: Windows, tokens: int, channels: int, hops: int, lengths: Lengths, limits: RunSettings,
+    assumptions: list[str],
 ) -> Steps:  # fmt: skip
-    """Ranked reading: every window once, some again, and a sub-question that leads to another."""
-    read = sum(last - first for first, last in (window.tokens for window in windows))
-    each, frame = read / len(windows), lengths.of("score")
-    again = second_views(settled, len(windows)) if settled.views > 1 else 0
-    reading = Step(len(windows) + again, round(read + again * 1.5 * each) + (len(windows) + again) * frame,
-                   len(windows) + again)  # fmt: skip
-    hops = channels - 1 if settled.hops == "rounds" else 0
-    evidence = min(settled.buffer_tokens, tokens)
-    pointed = min(len(windows), ceil(POINTED * sqrt(len(windows))))
-    sub_answer = Step(1, evidence + lengths.of("sub_answer"), ANSWER_TOKENS)
-    after = [sub_answer, Step(pointed, round(pointed * (each + frame)), pointed)] * hops
+    """Ranked reading: windows once, some again, and sub-questions that lead to others; one attempt at an answer.
+
+    Where the reading may end early, it is taken to end with its first part.
+    """
+    every = len(windows)
+    each, frame = sum(last - first for first, last in (w.tokens for w in windows)) / every, lengths.of("score")
+
+    def scored(once: int, again: int = 0) -> Step:
+        return Step(once + again, round(once * each + again * WIDENED * each + (once + again) * frame), once + again)
+
+    ends = settled.early_exit or limits.budget is not None or limits.deadline is not None
+    count = min(every, FIRST_PART) if ends and settled.views > 1 else every
+    again = second_views(settled, every, count) if settled.views > 1 else 0
+    reading, pointed = scored(count, again), min(every, ceil(POINTED * sqrt(every)))
+    evidence = min(settled.buffer_tokens - round(each / 2), tokens)  # whole windows
+    sub_answer, direct = lengths.one("sub_answer", evidence), lengths.one("direct", evidence)
+    before = decomposing(settled, lengths)
+    if limits.budget is not None:
+        answers = hops + 1 if settled.final == "passages" else channels
+        room, share = shared(limits.budget - sum(step.tokens for step in before), answers, settled, lengths)
+        reading = reading.scaled(min(1.0, room / reading.tokens))
+        pointed = min(pointed, int((room - reading.tokens) / (each + frame)) // 2)
+        sub_answer, direct = sub_answer.scaled(share, least=1), direct.scaled(share, least=1)
+    after = [sub_answer, *([scored(pointed)] if pointed else [])] * hops
     if settled.final == "sub_answers":
         after += [sub_answer] * (channels - hops)
-        after.append(Step(1, lengths.of("answer") + channels * (lengths.asked + ANSWER_TOKENS), ANSWER_TOKENS))
+        after.append(combining(channels, lengths))
     else:
-        after.append(Step(1, evidence + lengths.of("direct"), ANSWER_TOKENS))
-    if hops:
-        assumptions.append("The answer to each sub-question is taken to lead to the next.")
+        after.append(direct)
     if again:
         assumptions.append(f"A second look is taken to be worth while at {again:,} windows.")
-    return Steps([], [reading], after, decomposing(settled, lengths))
+    end = f", when {min(count, reading.calls):,} of {every:,} windows are read" if count < every else ""
+    assumptions.append(f"The first attempt at an answer is taken to find one{end}.")
+    return Steps([], [reading] if reading.calls else [], after, before)
 
 
-def second_views(settled: Settled, windows: int) -> int:
-    """How many windows are taken to be worth a second view: those where ranking or model say that evidence may be."""
-    prior = settled.calibration.prior(np.arange(1.0, windows + 1))
+def shared(budget: int, answers: int, settled: Settled, lengths: Lengths) -> tuple[int, float]:
+    """The tokens of a budget that are left for reading, and the share of usual evidence that prompts have room for.
+
+    After what ranked reading keeps for so many prompts with evidence.
+    """
+    prompt = lengths.reserved(PROMPT_TOKENS + settled.memory_tokens)
+    once = answers * (prompt + settled.answer_tokens)
+    aside = min(max(once, budget // 2), ATTEMPTS * once)
+    if budget - aside < SCORED_AT_LEAST * settled.memory_tokens:
+        aside = budget
+    share = (min(once, aside) / answers - settled.answer_tokens) / prompt
+    return max(0, budget - aside), min(1.0, max(0.0, share))
+
+
+def second_views(settled: Settled, windows: int, read: int) -> int:
+    """How many of the first ``read`` windows are taken to be worth a second view.
+
+    Those where ranking or model say that evidence may be. Those that rank high come first, and get no more than the
+    share of what is read by then.
+    """
+    prior = settled.calibration.prior(np.arange(1.0, windows + 1))[:read]
     denied = prior + settled.calibration.said(np.array(0.05))
     doubtful = int(np.sum(denied >= np.log(settled.view_worth / (1 - settled.view_worth))))
-    return min(windows, round(FEW + SHARE * windows), round(doubtful + EXPECTED + YES_SHARE * windows))
+    return min(ceil(FEW + SHARE * read), ceil(FEW + SHARE * doubtful) + round(YES_SHARE * read))
 
 
 def tree(
-    settled: Settled, windows: Windows, tokens: int, channels: int, lengths: Lengths, assumptions: list[str]
+    settled: Settled, windows: Windows, tokens: int, channels: int, hops: int, lengths: Lengths, assumptions: list[str]
 ) -> Steps:  # fmt: skip
     """Every window for every channel, notes merged layer by layer, sub-answers and the answer.
 
-    In rounds, each sub-question after the first is taken to have windows of its own, those that an answer points to.
+    A sub-question that needs another one's answer has a round and windows of its own, those that the answer points to.
     """
-    rounds = channels if settled.hops == "rounds" else 1
-    at_once = channels // rounds
+    at_once = channels - hops
     asks, h = _layer0(settled, at_once, lengths, assumptions)
 
     def reading(count: int, tokens: float) -> Step:
@@ -218,22 +285,27 @@ def tree(
         )
     direct = settled.buffer_tokens if settled.skip == "on" else 0
     memory = round(min(notes, settled.window)) + min(direct, tokens)
-    sub_answers = Step(at_once, at_once * (memory + lengths.of("sub_answer")), at_once * ANSWER_TOKENS)
-    final = (
-        lengths.of("answer") + channels * (lengths.asked + ANSWER_TOKENS)
-        if settled.final == "sub_answers"
-        else min(rounds * memory, tokens) + lengths.of("direct")
-    )
+    sub_answer = lengths.one("sub_answer", memory)
     pointed = len(windows) if settled.rank == "order" else min(len(windows), ceil(POINTED * sqrt(len(windows))))
-    later = [reading(pointed, read * pointed / len(windows)), sub_answers] * (rounds - 1)
-    return Steps(decomposing(settled, lengths), layers, [sub_answers, *later, Step(1, final, ANSWER_TOKENS)])
+    later = [reading(pointed, read * pointed / len(windows)), sub_answer] * hops
+    final = (
+        combining(channels, lengths)
+        if settled.final == "sub_answers"
+        else lengths.one("direct", min((1 + hops) * memory, tokens))
+    )
+    return Steps(decomposing(settled, lengths), layers, [sub_answer.times(at_once), *later, final])
 
 
 def decomposing(settled: Settled, lengths: Lengths) -> Sequence[Step]:
     """The call that splits the question."""
     if settled.decompose == "off":
         return []
-    return [Step(1, lengths.of("decompose_hops" if settled.hops == "rounds" else "decompose"), DECOMPOSITION_TOKENS)]
+    return [lengths.one("decompose_hops" if settled.hops == "rounds" else "decompose", 0, DECOMPOSITION_TOKENS)]
+
+
+def combining(channels: int, lengths: Lengths) -> Step:
+    """The call that makes the answer from those to the sub-questions."""
+    return lengths.one("answer", channels * (lengths.asked + ANSWER_TOKENS))
 
 
 def _layer0(
