@@ -170,11 +170,20 @@ def test_records_are_merged_without_the_model():
     assert "merge" not in {call.role for call in model.calls} and ANSWERS[0] in made.text
 
 
-def test_ranked_windows_of_a_tree_are_sent_best_first():
+@pytest.mark.parametrize("limits", [{"concurrency": 1}, {"concurrency": 1_000, "budget": 1_000_000}], ids=str)
+def test_windows_of_a_tree_are_sent_best_first_where_not_all_are_sure_to_be_read_at_once(limits):
     model = ScriptedModel(reader)
-    answer(model, TEXT * 6, QUESTION, config=SMALL | {"kernel": "joint", "rank": "lexical"}, concurrency=1)
+    answer(model, FILLER + TEXT * 6, QUESTION, config=SMALL | {"kernel": "joint", "rank": "lexical"}, **limits)
     first = next(fenced(call) for call in model.calls if call.role == "kernel_notes")
     assert "Isleap" in first or "Isleck" in first
+
+
+def test_windows_of_a_tree_that_are_read_at_once_are_sent_as_they_come():
+    model = ScriptedModel(reader)
+    config = SMALL | {"kernel": "joint", "rank": "lexical"}
+    answer(model, FILLER + TEXT * 6, QUESTION, config=config, concurrency=1_000)
+    first = next(fenced(call) for call in model.calls if call.role == "kernel_notes")
+    assert FILLER.startswith(first[:100])
 
 
 def test_agreeing_windows_end_the_reading_of_a_tree_and_answer_without_it():

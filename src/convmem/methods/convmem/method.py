@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, sqrt
 
 from convmem.core import (
     Answer,
@@ -47,7 +46,6 @@ from convmem.memory.kernel import (
     read,
 )
 from convmem.memory.passages import passages
-from convmem.memory.ranking import Ranking
 from convmem.memory.reading import RankedReading
 from convmem.memory.records import join
 from convmem.memory.residual import residual_buffer
@@ -57,9 +55,9 @@ from convmem.methods.convmem.config import Config, Settled
 from convmem.methods.convmem.estimate import estimate
 from convmem.methods.convmem.index import estimate_lookup
 from convmem.methods.convmem.indexed import lookup
-from convmem.methods.convmem.ranked import POINTED, RankedAnswer
+from convmem.methods.convmem.ranked import RankedAnswer
 from convmem.methods.convmem.second_look import second_look
-from convmem.methods.convmem.windows import slide
+from convmem.methods.convmem.windows import Order, rank, slide
 from convmem.run import Run
 
 Scan = Sequence["asyncio.Task[list[Reading]]"]
@@ -122,12 +120,12 @@ class ConvMem(Method[Config]):
 
         questions = await self._channels(question, config, run)
         most = Reserve.of(len(questions) + (config.final == "passages"), config, run).most
-        ranking = await self._ranking(windows, config, run)
+        order = Order(windows, config, run)
         unread: dict[int, Stopped] = {}
         known: dict[str, Finding] = {}
         memories: list[Memory] = []
         for hop in in_rounds(questions):
-            asked, reads = await self._round(hop, questions, known, windows, ranking, run)
+            asked, reads = await self._round(hop, questions, known, order, run)
             async with asyncio.TaskGroup() as tasks:
                 issued, scans = self._scan(reads, asked, config, run, tasks, unread)
                 settled = config.early_exit and await self._settles(issued, scans, asked, run)
@@ -154,16 +152,9 @@ class ConvMem(Method[Config]):
                 answer = found[0]
         return self.conclude(run, config, answer, findings, windows=len(windows))
 
-    async def _ranking(self, windows: Windows, config: Settled, run: Run) -> Ranking | None:
-        """What ranks the windows for a question; None where nothing needs a ranking."""
-        if config.rank == "order":
-            return None
-        texts = (run.document.text(window.span) for window in windows)
-        return await Ranking.of(texts, run.embedder if config.rank == "hybrid" else None)
-
     async def _round(
-        self, hop: Sequence[SubQuestion], questions: Sequence[SubQuestion], known: Mapping[str, Finding],
-        windows: Windows, ranking: Ranking | None, run: Run,
+        self, hop: Sequence[SubQuestion], questions: Sequence[SubQuestion], known: Mapping[str, Finding], order: Order,
+        run: Run,
     ) -> tuple[Sequence[SubQuestion], Sequence[Window]]:  # fmt: skip
         """The sub-questions of a hop with the answers that they name, and the windows to read, in their order (idea 4).
 
@@ -174,12 +165,8 @@ class ConvMem(Method[Config]):
         asked = [each or replace(q, text=unreferenced(q.text, questions)) for each, q in zip(filled, hop, strict=True)]
         if None in filled:
             run.warn("A sub-question that others need found no answer; what they ask is looked for everywhere.")
-        if ranking is None:
-            return asked, windows
-        order = await ranking.ranked([query for q in asked for query in (q.text, *q.names)])
-        if None not in filled and all(q.names for q in asked):
-            order = order[: ceil(POINTED * sqrt(len(windows)))]
-        return asked, [windows[index] for index in order]
+        pointed = None not in filled and all(q.names for q in asked)
+        return asked, await order.of([query for q in asked for query in (q.text, *q.names)], pointed=pointed)
 
     async def _settles(
         self, issued: Issue, scans: dict[str, Scan], asked: Sequence[SubQuestion], run: Run
@@ -198,7 +185,7 @@ class ConvMem(Method[Config]):
 
     async def _by_rank(self, question: str, windows: Windows, config: Settled, run: Run) -> Answer:
         """Where h is the windows' own text: ranked reading instead of a tree."""
-        ranking = await self._ranking(windows, config, run)
+        ranking = await rank(windows, config, run)
         thresholds = Thresholds(config.relevance_background, config.relevance_direct)
         async with asyncio.TaskGroup() as tasks:
             reading = RankedReading(
