@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from convmem.core import BestAnswer, InputError, TokenLogprobs
+from convmem.core import NOT_FOUND, BestAnswer, InputError, TokenLogprobs
 from convmem.document import Document
 from convmem.methods.convmem import Config, ConvMem
 from convmem.model import Cache
@@ -94,6 +94,26 @@ def test_limits_read_the_likeliest_first_and_stop_when_an_answer_is_found(limits
     if "budget" in limits:
         total = made.usage.total
         assert total.prompt_tokens + total.completion_tokens <= RunSettings(**limits).of(made.coverage.tokens).budget
+
+
+def test_a_small_budget_is_for_prompts_that_can_answer_and_none_of_them_is_made_twice():
+    model = ScriptedModel(lambda call: chain(call) if call.role == "decompose_hops" else '{"answer": "not found"}')
+    made = run(model, budget=9_000)
+    prompts = [call.messages for call in model.calls]
+    assert made.text == NOT_FOUND and "score" not in {call.role for call in model.calls}
+    assert len(prompts) == len(set(prompts)) > 4
+    read = next(w for w in made.warnings if "ended reading after" in w)
+    assert 5 < int(read.split("after ")[1].split()[0]) < made.coverage.windows
+
+
+@pytest.mark.parametrize("sub_answer", ["(a name, in brackets)", "not found"])
+def test_a_budget_that_can_find_nothing_more_ends(sub_answer):
+    """A sub-answer that is no name, or a document that one prompt holds: there is nothing else to look at."""
+    said = {"sub_answer": json.dumps({"answer": sub_answer, "passages": [1]}), "direct": '{"answer": "not found"}'}
+    model = ScriptedModel(lambda call: said.get(call.role) or chain(call))
+    made = run(model, DOCUMENT[8_000:10_000], budget=9_000)
+    assert made.text == NOT_FOUND and made.coverage.read_tokens == made.coverage.tokens
+    assert made.usage.total.calls < 10
 
 
 @pytest.mark.parametrize("limits", [{"budget": 8_000}, {"deadline": 60.0}, {}])

@@ -10,8 +10,8 @@ from convmem.core import BudgetExhausted
 from convmem.methods.convmem.config import PROMPT_TOKENS, Settled
 from convmem.run import Run
 
-SCORED_AT_LEAST = 2
-"""Times the evidence of a prompt that must be scored before that says more than a longer prompt would."""
+SCORED_AT_LEAST = 20
+"""Times the evidence of a prompt that must be scored before that says more than as many further prompts would."""
 ATTEMPTS = 2
 """Attempts at an answer that a budget is kept for, where they take no more than half of it."""
 
@@ -64,6 +64,10 @@ class Reserve:
             )
         run.set_aside(aside)
         return cls(max(config.memory_tokens, most - PROMPT_TOKENS), aside, once, most)
+
+    def evidence(self, attempt: int) -> int:
+        """The tokens of evidence in a prompt of an attempt, counted from 1: more each time where nothing limits it."""
+        return attempt * self.capacity if self.most is None else self.capacity
 
     def left(self, run: Run) -> int:
         """The tokens that there are for reading."""

@@ -10,9 +10,9 @@ answer is found. So a budget, a deadline and an early exit cut short what a full
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, product
 from math import ceil, sqrt
 
 import numpy as np
@@ -59,6 +59,10 @@ class RankedAnswer:
     run: Run
     known: dict[str, Finding] = field(default_factory=dict)
     """The answers to sub-questions, by id, that attempts have found so far."""
+    vain: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
+    """What was asked of which windows, and not found there."""
+    held: set[int] = field(default_factory=set)
+    """The windows that prompts for an answer held."""
 
     async def answer(self, splitting: Awaitable[Sequence[SubQuestion]]) -> Attempt:
         """The last attempt: the first one that found an answer, or else the one that looked at most."""
@@ -80,10 +84,13 @@ class RankedAnswer:
             reserve.renew(self.run)
             if further := self._next(parts):
                 await self.reading.commit(further)
+            looked = len(self.vain)
             later = await self._attempt(questions, number, reserve)
             if later.final.failure:  # the budget or the deadline has no room for it
                 break
             made = later
+            if not further and len(self.vain) == looked:  # there is nothing else to look at
+                break
         for question in made.lacking:
             self.run.warn(f"What “{question.text}” needs was not found; the whole question was looked for instead.")
         self._say_what_ended(made)
@@ -154,7 +161,7 @@ class RankedAnswer:
         return min(ceil(POINTED * sqrt(len(self.reading.windows))), self._affordable(reserve) // 2)
 
     def _say_what_ended(self, made: Attempt) -> None:
-        read, windows = len(self.reading.readings), len(self.reading.windows)
+        read, windows = len(self.held.union(self.reading.readings)), len(self.reading.windows)
         if made.final.failure or read == windows or not self._limited:
             return
         end = "deadline" if isinstance(self.reading.stopped, DeadlinePassed) else "budget"
@@ -184,7 +191,8 @@ class RankedAnswer:
             self.known.update({each: answer for each, answer in found.items() if answer.found})
         answered = self.known | {each: answer for each, answer in found.items() if each not in self.known}
         findings = [answered[each.id] for each in questions if each.id in answered]
-        if lacking and reserve.most is not None and reserve.prompts(self.run) > 2 * ROOM:
+        sought = any(need not in self.known for each in lacking for need in each.needs)
+        if sought and reserve.most is not None and reserve.prompts(self.run) > 2 * ROOM:
             final = Finding(self.question.text, NOT_FOUND, False)  # what is lacking is looked for again instead
         else:
             final = await self._final(asked, findings, number, reserve)
@@ -224,19 +232,32 @@ class RankedAnswer:
         self, wanted: Sequence[SubQuestion], question: SubQuestion, number: int, reserve: Reserve,
         role: str = "sub_answer",
     ) -> Finding:  # fmt: skip
-        """The answer to a question from the windows that are likeliest for any of ``wanted``."""
-        indices = self._evidence([each.text for each in wanted], number * reserve.capacity)
+        """The answer to a question from the windows that are likeliest for any of ``wanted``.
+
+        Not from windows that were asked together before, as long as there are others.
+        """
+        texts, capacity = [each.text for each in wanted], reserve.evidence(number)
+        indices = self._evidence(texts, capacity)
+        while (question.text, indices) in self.vain and 0 < len(indices) < len(self.reading.windows):
+            self._doubt(texts, indices)
+            indices = self._evidence(texts, capacity)
         notes = [self.reading.note(index, question.text) for index in indices]
         answer = await answer_from(
             notes, [], question, self.run, role=role, reply_tokens=self.config.answer_tokens, most=reserve.most
         )
         if answer.node is not None:
             read_in(answer.node, self.run)
-            for index in () if answer.found else indices:
-                self.reading.beliefs.doubt(index, question.text)
+            self.held.update(indices)
+            if not answer.found:
+                self.vain.add((question.text, indices))
+                self._doubt(texts, indices)
         return answer
 
-    def _evidence(self, questions: list[str], capacity: int) -> list[int]:
+    def _doubt(self, questions: list[str], indices: Iterable[int]) -> None:
+        for index, question in product(indices, questions):
+            self.reading.beliefs.doubt(index, question)
+
+    def _evidence(self, questions: list[str], capacity: int) -> tuple[int, ...]:
         """The windows that ``capacity`` tokens hold, the likeliest ones, in the document's order."""
         taken: list[int] = []
         for index in self.reading.beliefs.leading(questions):
@@ -245,12 +266,12 @@ class RankedAnswer:
             if capacity < 0:
                 break
             taken.append(index)
-        return sorted(taken)
+        return tuple(sorted(taken))
 
     async def _rank(self, question: SubQuestion) -> None:
-        """Rank the windows for a question, and for each name in it that an answer gave."""
-        queries = (question.text, *question.names)
-        scores = await self.ranking.scores(queries) if self.ranking else np.zeros(len(self.reading.windows))
+        """Rank the windows for a question, in which the names that answers gave count twice."""
+        query = " ".join((question.text, *question.names))
+        scores = await self.ranking.scores([query]) if self.ranking else np.zeros(len(self.reading.windows))
         self.reading.beliefs.rank(question.text, scores)
 
 
