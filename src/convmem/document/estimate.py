@@ -6,6 +6,7 @@ Chinese, Japanese and Thai, for code, tables, base64, digits and emoji.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -66,8 +67,11 @@ _RANGES = (
 
 _PER_TOKEN = np.array([16.0, 4.0, 7.0, 1.5, 1.0, 2.2, 2.2, 3.0, 0.9, 1.7, 1.6, 1.6, 1.15, 2.2, 0.7])
 """Characters of a class that make one token, in a run of characters that merge with one another."""
-_ACCENTED, _FOREIGN = 0.005, 4.0
+_PER_TOKEN_FOREIGN = np.where(np.arange(len(_PER_TOKEN)) == _LOWER, 4.0, _PER_TOKEN)
+_ACCENTED = 0.005
 """From this share of accented letters on the language is not English, whose words vocabularies know best."""
+_MERGES, _OPENS, _PARTS = range(3)
+"""Two neighbours are in one run; or so, unless the first is like what is before it, and opens a word; or not."""
 
 
 class EstimateTokenizer:
@@ -79,52 +83,65 @@ class EstimateTokenizer:
 
     def count(self, text: str) -> int:
         """The estimated number of tokens in ``text``."""
-        return len(self.offsets(text))
+        return sum(int(_runs(part)[1].sum()) for _, part in _parts(text))
 
     def offsets(self, text: str) -> NDArray[np.uint32]:
         """The character at which each estimated token starts, as ``core.Tokenizer`` says."""
-        parts: list[NDArray[np.uint32]] = []
-        for at in range(0, len(text), _AT_ONCE):
-            checkpoint()
-            parts.append(_starts(text[at : at + _AT_ONCE]) + np.uint32(at))
-        return np.concatenate(parts) if parts else np.zeros(0, np.uint32)
+        starts = [_starts(part) + np.uint32(at) for at, part in _parts(text)]
+        return np.concatenate(starts) if starts else np.zeros(0, np.uint32)
+
+
+def _parts(text: str) -> Iterator[tuple[int, str]]:
+    for at in range(0, len(text), _AT_ONCE):
+        checkpoint()
+        yield at, text[at : at + _AT_ONCE]
 
 
 def _starts(text: str) -> NDArray[np.uint32]:
-    """Runs of characters that merge, each parted evenly into as many tokens as its length and class make likely."""
-    classes = _classes()[np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)]
-    begins = np.append(True, ~_merges()[classes[:-1], classes[1:]])
-    spaces, capitals = classes == _SPACE, classes == _UPPER
-    opens_word = spaces[:-1] & (classes[1:] != _DIGIT) & (classes[1:] != _NEWLINE) & ~spaces[1:]
-    opens_word |= capitals[:-1] & (classes[1:] == _LOWER)
-    opens_word[1:] &= classes[:-2] == classes[1:-1]  # the last space or capital of several goes with the word
-    begins[:-1] |= opens_word
-    runs = np.flatnonzero(begins)
-    lengths = np.diff(runs, append=len(classes))
-    kinds = classes[runs + lengths - 1]
-    letters = lengths - (spaces[runs] & (kinds != _SPACE))
-    per_token = _PER_TOKEN.copy()
-    if np.count_nonzero(classes == _LATIN) > _ACCENTED * np.count_nonzero(classes == _LOWER):
-        per_token[_LOWER] = _FOREIGN
-    tokens = np.maximum(np.ceil(letters / per_token[kinds] - 0.25), 1).astype(np.int64)
+    """Where the tokens of ``text`` start: each run is parted evenly into as many as it makes."""
+    bounds, tokens = _runs(text)
     nth = np.arange(tokens.sum()) - np.repeat(np.cumsum(tokens) - tokens, tokens)
-    starts: NDArray[np.int64] = np.repeat(runs, tokens) + nth * np.repeat(lengths, tokens) // np.repeat(tokens, tokens)
+    steps = nth * np.repeat(np.diff(bounds), tokens) // np.repeat(tokens, tokens)
+    starts: NDArray[np.int64] = np.repeat(bounds[:-1], tokens) + steps
     return starts.astype(np.uint32)
 
 
+def _runs(text: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Between which characters runs of those that merge are, shape (runs + 1,), and the tokens that each run makes.
+
+    These follow from its length and class.
+    """
+    classes = _classes()[np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)]
+    pairs = _pairs()[classes[:-1] * np.uint8(len(_PER_TOKEN)) + classes[1:]]
+    opens_word = pairs == _OPENS
+    opens_word[1:] &= classes[:-2] == classes[1:-1]  # the last space or capital of several goes with the word
+    parted = np.ones(len(classes) + 1, np.bool_)
+    parted[1:-1] = pairs == _PARTS
+    parted[:-2] |= opens_word
+    bounds = np.flatnonzero(parted)
+    kinds = classes[bounds[1:] - 1]
+    letters = np.diff(bounds) - ((classes[bounds[:-1]] == _SPACE) & (kinds != _SPACE))
+    per_token = _PER_TOKEN
+    if np.count_nonzero(classes == _LATIN) > _ACCENTED * np.count_nonzero(classes == _LOWER):
+        per_token = _PER_TOKEN_FOREIGN
+    return bounds, np.maximum(np.ceil(letters / per_token[kinds] - 0.25), 1).astype(np.int64)
+
+
 @cache
-def _merges() -> NDArray[np.bool_]:
-    """Whether a character of a class continues a run after one of another class, shape (classes, classes)."""
-    merges = np.eye(len(_PER_TOKEN), dtype=np.bool_)
-    merges[_UPPER, _LOWER] = True
+def _pairs() -> NDArray[np.uint8]:
+    """What becomes of two neighbours, by their classes, shape (classes · classes,)."""
+    pairs = np.full((len(_PER_TOKEN), len(_PER_TOKEN)), _PARTS, np.uint8)
+    np.fill_diagonal(pairs, _MERGES)
+    pairs[_UPPER, _LOWER] = _OPENS
     for letter in (_LOWER, _UPPER):
-        merges[letter, _LATIN] = merges[_LATIN, letter] = True
+        pairs[letter, _LATIN] = pairs[_LATIN, letter] = _MERGES
     for mark in (_MARK, _JOINER):
-        merges[mark, [_MARK, _JOINER, _NEWLINE]] = True
-    merges[_JOINER, [_LOWER, _LATIN]] = True
-    merges[_SPACE] = True
-    merges[_SPACE, [_DIGIT, _NEWLINE]] = False
-    return merges
+        pairs[mark, [_MARK, _JOINER, _NEWLINE]] = _MERGES
+    pairs[_JOINER, [_LOWER, _LATIN]] = _MERGES
+    pairs[_SPACE] = _OPENS
+    pairs[_SPACE, _SPACE] = _MERGES
+    pairs[_SPACE, [_DIGIT, _NEWLINE]] = _PARTS
+    return pairs.ravel()
 
 
 @cache
