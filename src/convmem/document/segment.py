@@ -113,9 +113,9 @@ def cut(text: str, low: int, high: int) -> tuple[int, bool]:
         return len(text), True
     for paragraph in reversed(list(paragraph_ends(text, (low + high) // 2, high))):
         return paragraph, True
-    sentence = max(boundaries(text, low, high + 1), default=low)
-    if sentence > low:
-        return _after_space(text, sentence, high), True
+    for start in (max(high - REACH, low), low):  # it is seldom further away
+        if sentence := max(boundaries(text, start, high + 1), default=0):
+            return _after_space(text, sentence, high), True
     for gap in "\n ":
         if (found := text.rfind(gap, low, high)) >= low:
             return found + 1, False
