@@ -176,14 +176,20 @@ def split(settled: Settled, facts: Facts, assumptions: list[str]) -> tuple[int, 
     """How many sub-questions are taken to come of the question, and how many of these to need another one's answer."""
     if settled.decompose == "off":
         return 1, 0
-    usual, hops = facts.usual, 0
-    channels = settled.expected_channels or round(usual.get("sub_questions", SUB_QUESTIONS))
-    known = "has had" if "sub_questions" in usual and not settled.expected_channels else "is taken to have"
-    assumptions.append(f"A question {known} {channels} sub-questions.")
-    if settled.hops == "rounds":
-        hops = min(channels - 1, round(usual.get("hops", channels // 2)))
-        known = "have needed" if "hops" in usual else "are taken to need"
-        assumptions.append(f"Of its sub-questions, {hops} {known} the answer to another one.")
+
+    def usual(what: str, assumed: int) -> tuple[int, str]:
+        known = facts.usual.get(what)
+        return (assumed, "") if known is None else (round(known), ", as with this model's earlier questions")
+
+    channels, known = usual("sub_questions", SUB_QUESTIONS)
+    if settled.expected_channels:
+        channels, known = settled.expected_channels, ""
+    assumptions.append(f"Sub-questions: {channels}{known}.")
+    if settled.hops != "rounds":
+        return channels, 0
+    hops, known = usual("hops", channels // 2)
+    hops = min(hops, channels - 1)
+    assumptions.append(f"Sub-questions that need the answer to another one: {hops}{known}.")
     return channels, hops
 
 
@@ -220,10 +226,12 @@ def ranked(
         after.append(combining(channels, lengths))
     else:
         after.append(direct)
-    if again:
+    if again and reading.calls:
         assumptions.append(f"A second look is taken to be worth while at {again:,} windows.")
-    end = f", when {min(count, reading.calls):,} of {every:,} windows are read" if count < every else ""
+    end = f", with {min(count, reading.calls):,} of {every:,} windows scored" if count < every else ""
     assumptions.append(f"The first attempt at an answer is taken to find one{end}.")
+    if limits.budget is not None:
+        assumptions.append(f"Where it finds none, more is used, up to the budget of {limits.budget:,} tokens.")
     return Steps([], [reading] if reading.calls else [], after, before)
 
 
