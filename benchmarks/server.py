@@ -33,9 +33,9 @@ NOTES, NOTE_BYTES = 6, 70
 
 
 @contextmanager
-def server(*, latency: float = 0.0) -> Iterator[str]:
-    """The address of a server that answers after ``latency`` seconds."""
-    command = [sys.executable, "-m", "benchmarks.server", str(latency)]
+def server(*, latency: float = 0.0, slots: int | None = None) -> Iterator[str]:
+    """The address of a server that answers after ``latency`` seconds, ``slots`` calls at once where that is given."""
+    command = [sys.executable, "-m", "benchmarks.server", str(latency), *([str(slots)] if slots else [])]
     with Popen(command, stdout=PIPE, text=True) as process:
         assert process.stdout
         try:
@@ -57,7 +57,8 @@ def chat(text: str) -> bytes:
     return json.dumps({"choices": [choice], "usage": usage}).encode()
 
 
-async def serve(latency: float) -> None:
+async def serve(latency: float, slots: int = sys.maxsize) -> None:
+    free = asyncio.Semaphore(slots)
     fields, numbers = chat(json.dumps(FIELDS)), count(1)
     models = json.dumps({"object": "list", "data": [{"id": "benchmark", "object": "model"}]}).encode()
 
@@ -66,7 +67,8 @@ async def serve(latency: float) -> None:
             _, _, length = head.lower().partition(b"content-length:")
             prompt = await reader.readexactly(int(length.split(b"\r\n")[0] or 0))
             if prompt:
-                await asyncio.sleep(latency)
+                async with free:
+                    await asyncio.sleep(latency)
             if b"Reply with JSON" in prompt:
                 body = fields.replace(NUMBER.encode(), b"number %d" % next(numbers))
             else:
@@ -87,4 +89,4 @@ async def serve(latency: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(float(sys.argv[1])))
+    asyncio.run(serve(float(sys.argv[1]), *map(int, sys.argv[2:])))

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from benchmarks.peers.child import alone
 from benchmarks.peers.job import Job
 from benchmarks.peers.meter import Meter
 from convmem import __version__
@@ -39,11 +38,8 @@ PEERS = {
     "langchain": "benchmarks.peers.map_reduce",
     "dspy-rlm": "benchmarks.peers.rlm",
 }
-ROOT = Path(__file__).parents[2]
 REPLY_TOKENS = 512
 """The longest reply: LangChain's and LlamaIndex's prompts ask for no short one, and RLM's are programs."""
-LONGEST = 3_600.0
-"""Seconds after which a question counts as failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +97,7 @@ async def _row(setting: Setting, blank: Row, text: str, case: Case) -> Row:
             len(text) / max(1, tokens),
         )  # fmt: skip
         started = time.perf_counter()
-        found = await _alone(setting.module, job)
+        found = await alone(setting.module, job)
         await transport.close()
     missing = [f"The server reported no usage for {meter.uncounted} calls."] if meter.uncounted else []
     row = replace(
@@ -114,26 +110,6 @@ async def _row(setting: Setting, blank: Row, text: str, case: Case) -> Row:
         return replace(row, status="failed", error=found["error"], scores=recorded(None))
     said = extract(found["answer"])
     return replace(row, prediction=said, scores=recorded(score(said, case.answers)))
-
-
-async def _alone(module: str, job: Job) -> dict[str, Any]:
-    """What a process of its own says of the job; ``error`` where it says nothing."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.peers.child", module, stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=ROOT,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(LONGEST):
-            out, err = await process.communicate(job.json().encode())
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return {"error": f"No answer within {LONGEST:,.0f} seconds."}
-    try:
-        found: dict[str, Any] = json.loads(out.decode().splitlines()[-1])
-    except (ValueError, IndexError):
-        return {"error": (err.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]}
-    return found
 
 
 def main() -> None:

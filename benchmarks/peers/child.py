@@ -8,13 +8,40 @@ process and the largest one that it started had.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import resource
 import sys
 import time
 from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
 
 from benchmarks.peers.job import Job
+
+ROOT = Path(__file__).parents[2]
+LONGEST = 3_600.0
+"""Seconds after which a question counts as failed."""
+
+
+async def alone(module: str, job: Job) -> dict[str, Any]:
+    """What a process of its own says of the job; ``error`` where it says nothing."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.peers.child", module, stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(LONGEST):
+            out, err = await process.communicate(job.json().encode())
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return {"error": f"No answer within {LONGEST:,.0f} seconds."}
+    try:
+        found: dict[str, Any] = json.loads(out.decode().splitlines()[-1])
+    except (ValueError, IndexError):
+        return {"error": (err.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]}
+    return found
 
 
 def main() -> None:

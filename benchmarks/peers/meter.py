@@ -6,6 +6,7 @@ Knows HTTP and the usage that servers report; knows no peer.
 from __future__ import annotations
 
 import asyncio
+from itertools import accumulate
 from types import TracebackType
 from typing import Self
 
@@ -45,6 +46,17 @@ class Meter:
 
     async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         await self._runner.cleanup()
+
+    @property
+    def seconds(self) -> float:
+        """From the first call to the last reply."""
+        return max(ended for _, ended in self._times) - min(started for started, _ in self._times)
+
+    @property
+    def at_once(self) -> int:
+        """The most calls that were in flight at one time."""
+        changes = sorted([(at, 1) for at, _ in self._times] + [(at, -1) for _, at in self._times])
+        return max(accumulate(change for _, change in changes))
 
     @property
     def depth(self) -> int:
