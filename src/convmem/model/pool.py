@@ -124,12 +124,12 @@ class Pool:
         """
         await self.prepare()
         assert self._places
-        opening, failed = _opening(call), None
+        opening, failed = _opening(call), _none_answers()
         tried = {name for asked, name in self._in_flight if asked is call}
-        while (name := await self._places.take(opening, tried)) or failed is None:
-            if name is None:
-                tried = set()
-                continue
+        if (name := await self._places.take(opening, tried)) is None:
+            tried = set()
+            name = await self._places.take(opening)
+        while name is not None:
             tried.add(name)
             try:
                 return await self._ask(name, call)
@@ -139,7 +139,7 @@ class Pool:
                 if isinstance(error, Refused) and error.prompt:
                     raise
                 failed = error
-        assert failed
+            name = await self._places.take(opening, tried)
         raise failed
 
     @asynccontextmanager
@@ -152,7 +152,7 @@ class Pool:
         assert self._places
         name = await self._places.take(but=self._absent)
         if name is None:
-            raise Transient("None of the endpoints answers by now: ask again in a moment.")
+            raise _none_answers()
         now = asyncio.get_running_loop().time
         verdict: Verdict = "dropped"
         started, member = now(), self.members[name]
@@ -207,6 +207,10 @@ class Pool:
         theirs, ours = self.members[name].identity, self._first.identity
         if theirs != ours:
             raise Fatal(f"Endpoints that share the calls must serve one model, but {name} has {theirs} and not {ours}.")
+
+
+def _none_answers() -> ModelError:
+    return Transient("None of the endpoints answers by now: ask again in a moment.")
 
 
 def _verdict(error: ModelError) -> Verdict:
