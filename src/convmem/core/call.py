@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -86,8 +86,8 @@ class Completion:
     seconds: float = 0.0
 
 
-class Tokenizer(Protocol):
-    """Counts tokens and says where they start.
+class Tokenizer(Hashable, Protocol):
+    """Counts tokens and says where they start. Equal ones count alike.
 
     ``identity`` names the vocabulary; ``exact`` is False for an estimate; ``remote`` is True where counting asks a
     server, so that callers in an event loop count in a thread.

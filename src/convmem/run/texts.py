@@ -74,7 +74,6 @@ class Meter:
         self._offsets = offsets
         self._short: Callable[[str], int] = lru_cache(_KEPT)(tokenizer.count)
         self._span: Callable[[Span], int] = lru_cache(_KEPT)(self._count_span)
-        self._frame: Callable[[Template, tuple[str, ...]], tuple[int, dict[str, int]]] = lru_cache(self._count_frame)
 
     async def count(self, text: str) -> int:
         """The tokens of ``text``."""
@@ -113,7 +112,7 @@ class Meter:
         return "".join(self._texts.of(piece) for piece in value if not isinstance(piece, Span)), spans
 
     def _sum(self, template: Template, parts: Mapping[str, tuple[str, list[Span]]]) -> int:
-        total, uses = self._frame(template, tuple(sorted(parts)))
+        total, uses = _frame(self._tokenizer, template, tuple(sorted(parts)))
         for name, (text, spans) in parts.items():
             total += uses[name] * (self._count(neutralize(text)) + sum(map(self._span, spans)))
         return total
@@ -133,9 +132,11 @@ class Meter:
             return self._document.count(span, self._tokenizer)
         return self._tokenizer.count(sent)
 
-    def _count_frame(self, template: Template, names: tuple[str, ...]) -> tuple[int, dict[str, int]]:
-        """The tokens of the template around its variables, and how often it uses each."""
-        empty = template.render(dict.fromkeys(names, ""))
-        whole = template.system + template.user
-        uses = {name: whole.count(f"{{{{{name}}}}}") + whole.count(f"{{{{<{name}>}}}}") for name in names}
-        return sum(self._tokenizer.count(message.content) + MESSAGE_TOKENS for message in empty), uses
+
+@lru_cache
+def _frame(tokenizer: Tokenizer, template: Template, names: tuple[str, ...]) -> tuple[int, dict[str, int]]:
+    """The tokens of the template around its variables, and how often it uses each: the same in every run."""
+    empty = template.render(dict.fromkeys(names, ""))
+    whole = template.system + template.user
+    uses = {name: whole.count(f"{{{{{name}}}}}") + whole.count(f"{{{{<{name}>}}}}") for name in names}
+    return sum(tokenizer.count(message.content) + MESSAGE_TOKENS for message in empty), uses
