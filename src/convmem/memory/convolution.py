@@ -144,6 +144,8 @@ class Convolution:
 
 async def noted(evidence: Sequence[Evidence], nodes: tuple[int, ...], limit: int, run: Run) -> tuple[Note, ...]:
     """Evidence with its length; what goes beyond ``limit`` tokens (with `SLACK`) is left out and reported."""
+    if not evidence:
+        return ()
     kept, used, cut = [], 0, 0
     lengths = await run.counts([f"- {item.text}\n" for item in evidence])
     for item, tokens in zip(evidence, lengths, strict=True):
