@@ -31,6 +31,8 @@ LONG = 4_000
 """Characters beyond which a text in a chat is something to read."""
 LONGEST_PARAGRAPH = 2_000
 """Characters of a paragraph, or a line, that is taken for a question."""
+_COUNTED = 16_384
+"""Characters that are counted at a time, since the start of a long text tells that it is not short."""
 
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _LINE = re.compile("\n")
@@ -193,9 +195,10 @@ def _is_short(messages: Sequence[Mapping[str, Any]], short_tokens: int) -> bool:
         return True
     counted, tokenizer = 0, EstimateTokenizer()
     for text in texts:
-        counted += tokenizer.count(text)
-        if counted > short_tokens:
-            return False
+        for at in range(0, len(text), _COUNTED):
+            counted += tokenizer.count(text[at : at + _COUNTED])
+            if counted > short_tokens:
+                return False
     return True
 
 

@@ -81,12 +81,12 @@ def open_services(data: Path, models: Sequence[str], settings: Settings, limits:
     return Services(database, keys, accounts, documents, Intake(limits), upstreams, jobs, cache, metrics, limits)
 
 
-def _services(request: Request) -> Services:
+async def _services(request: Request) -> Services:  # async, since a plain function would get a thread
     services: Services = request.app.state.services
     return services
 
 
-def _account(request: Request) -> Account:
+async def _account(request: Request) -> Account:
     account: Account = request.state.account
     return account
 
