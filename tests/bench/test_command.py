@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from convmem.cli.main import main
-from tests.support.bench import hotpot, write
+from tests.support.bench import convmem, hotpot, write
 
 SIM = "sim:recall=1,foresight=1,dilution=0,noise=0"
-
-
-@pytest.fixture(autouse=True)
-def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONVMEM_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("CONVMEM_CONFIG", "/dev/null")
-
-
-def convmem(*arguments: object) -> int:
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
-        patch.setattr(sys, "argv", ["convmem", *map(str, arguments)])
-        main()
-    return int(ended.value.code or 0)
 
 
 def build(out: Path, *more: object) -> int:

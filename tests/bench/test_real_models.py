@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,22 +11,8 @@ from typing import Any
 import pytest
 
 from convmem.bench.contexts import Benchmark, Case
-from convmem.cli.main import main
-from tests.support.bench import hotpot, memagent, write
+from tests.support.bench import convmem, hotpot, memagent, write
 from tests.support.server import Answer, Json, Reply, ScriptedServer
-
-
-@pytest.fixture(autouse=True)
-def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONVMEM_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("CONVMEM_CONFIG", "/dev/null")
-
-
-def convmem(*arguments: object) -> int:
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
-        patch.setattr(sys, "argv", ["convmem", *map(str, arguments)])
-        main()
-    return int(ended.value.code or 0)
 
 
 def build(out: Path, *more: object, docs: int = 12, count: int = 4) -> int:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from convmem.bench.questions import Paragraph, Question, SupportUnit
+from convmem.cli.main import main
 from convmem.core import Span
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
@@ -21,6 +24,14 @@ def real(name: str) -> list[Path]:
     """The file of that name beside the repository, or none."""
     path = REAL / name
     return [path] if path.exists() else []
+
+
+def convmem(*arguments: object) -> int:
+    """Run the command in this process: its exit code."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.setattr(sys, "argv", ["convmem", *map(str, arguments)])
+        main()
+    return int(ended.value.code or 0)
 
 
 class Words:
