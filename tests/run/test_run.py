@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import weakref
 
 import pytest
 from hypothesis import given, settings
@@ -153,6 +154,23 @@ def test_nothing_runs_after_the_deadline_and_the_last_fifth_is_for_answering():
         assert len(model.calls) == made
 
     simulate(main())
+
+
+def test_no_document_outlives_its_run():
+    async def main():
+        run = make_run(ScriptedModel(lambda call: "- a note"), "Barrels. " * 500)
+        held, document = weakref.ref(run), weakref.ref(run.document)
+        first = await run.call(ask())
+        await run.call(ask(ReplySlice(first.node, 0, len(first.text)), parents=(first.node,)))
+        run.close()
+        del run
+        return held(), document()
+
+    gc.disable()  # nothing is left for it
+    try:
+        assert simulate(main()) == (None, None)
+    finally:
+        gc.enable()
 
 
 def test_no_prompt_outlives_its_call():

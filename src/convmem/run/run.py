@@ -173,9 +173,10 @@ class Run:
         self._callers[""].experience.count(what, number)
 
     def close(self) -> None:
-        """Keep what was seen of the models, and release the index's file where it was used."""
+        """Keep what was seen of the models, and release the index's file where it was used: no call comes after."""
         for caller in set(self._callers.values()):
             self.cache.learn(caller.identity, caller.experience)
+        self._callers.clear()  # they hold the run, which would stay in memory until cycles are looked for
         if "index" in self.__dict__:
             self.index.close()
 

@@ -6,7 +6,7 @@ Knows the document, the stored replies and a tokenizer; keeps no text beyond sho
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -35,9 +35,7 @@ class Texts:
 
     def __init__(self, document: Document, cache: Cache, trace: Trace) -> None:
         self._document = document
-        self._cache = cache
-        self._trace = trace
-        self._reply = lru_cache(_REPLIES_KEPT)(self._find_reply)
+        self._reply = lru_cache(_REPLIES_KEPT)(partial(_find_reply, cache, trace))
 
     def of(self, piece: Piece) -> str:
         """The text of ``piece``. Raises CallFailed for a slice of a reply that is not stored."""
@@ -53,13 +51,6 @@ class Texts:
             name: value if isinstance(value, str) else "".join(map(self.of, value)) for name, value in variables.items()
         }
 
-    def _find_reply(self, node: int) -> str:
-        key = self._trace[node].key
-        completion = self._cache.get(key) if key else None
-        if completion is None:
-            raise CallFailed("A reply that the call builds on is gone from the cache; run again to ask for it anew.")
-        return completion.text
-
 
 class Meter:
     """Counts a prompt's tokens from those of its parts, so that a window is counted once, however often it is read.
@@ -69,11 +60,9 @@ class Meter:
 
     def __init__(self, tokenizer: Tokenizer, document: Document, texts: Texts, *, offsets: bool) -> None:
         self._tokenizer = tokenizer
-        self._document = document
         self._texts = texts
-        self._offsets = offsets
         self._short: Callable[[str], int] = lru_cache(_KEPT)(tokenizer.count)
-        self._span: Callable[[Span], int] = lru_cache(_KEPT)(self._count_span)
+        self._span: Callable[[Span], int] = lru_cache(_KEPT)(partial(_count_span, document, tokenizer, offsets))
 
     async def count(self, text: str) -> int:
         """The tokens of ``text``."""
@@ -125,12 +114,24 @@ class Meter:
         counts: list[int] = np.diff(np.searchsorted(self._tokenizer.offsets("".join(parts)), ends)).tolist()
         return counts
 
-    def _count_span(self, span: Span) -> int:
-        text = self._document.text(span)
-        sent = neutralize(text)
-        if self._offsets and sent == text:
-            return self._document.count(span, self._tokenizer)
-        return self._tokenizer.count(sent)
+
+# What follows is apart from what keeps it, so that no run holds itself, and its document, in memory when it is over.
+
+
+def _find_reply(cache: Cache, trace: Trace, node: int) -> str:
+    key = trace[node].key
+    completion = cache.get(key) if key else None
+    if completion is None:
+        raise CallFailed("A reply that the call builds on is gone from the cache; run again to ask for it anew.")
+    return completion.text
+
+
+def _count_span(document: Document, tokenizer: Tokenizer, offsets: bool, span: Span) -> int:
+    text = document.text(span)
+    sent = neutralize(text)
+    if offsets and sent == text:
+        return document.count(span, tokenizer)
+    return tokenizer.count(sent)
 
 
 @lru_cache
