@@ -1,6 +1,6 @@
 """Time of a peer's run over its lower bound, against a server with a fixed latency and 16 or 512 slots.
 
-    benchmarks/peers/.venv/bin/python -m benchmarks.peers.makespan [--latency 4]
+    benchmarks/peers/.venv/bin/python -m benchmarks.peers.makespan [--latency 30]
 
 Over the document of ``benchmarks.makespan``. No order of a peer's calls takes less than keeping every slot busy with
 the calls on chunks, and then the chain of calls that wait for one another. Neither chain limits its calls: those on
@@ -45,7 +45,7 @@ async def measure(peer: str, url: str) -> Meter:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--latency", type=float, default=4.0)
+    parser.add_argument("--latency", type=float, default=30.0)
     parser.add_argument("--peers", default="llamaindex,langchain")
     given = parser.parse_args()
     for peer in given.peers.split(","):
