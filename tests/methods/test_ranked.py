@@ -40,7 +40,7 @@ def chain(call):
 
 
 def run(model, document=DOCUMENT, question=BORN, *, events=None, config=None, **limits):
-    method = ConvMem(Config.preset("lean", window=60, one_call_tokens=0, **(config or {})))
+    method = ConvMem(Config.preset("lean", **({"window": 60, "one_call_tokens": 0} | (config or {}))))
     return simulate(
         method.answer(
             Document.from_text(document), question, model=model, cache=Cache.temporary(),
@@ -114,6 +114,18 @@ def test_a_budget_that_can_find_nothing_more_ends(sub_answer):
     made = run(model, DOCUMENT[8_000:10_000], budget=9_000)
     assert made.text == NOT_FOUND and made.coverage.read_tokens == made.coverage.tokens
     assert made.usage.total.calls < 10
+
+
+@pytest.mark.parametrize("final", ["passages", "sub_answers"])
+def test_a_large_budget_ends_when_every_window_was_asked_in_vain(final):
+    model = ScriptedModel(lambda call: chain(call) if call.role == "decompose_hops" else '{"answer": "not found"}')
+    made = run(model, config={"window": 300, "final": final}, budget="1M")
+    assert made.text == NOT_FOUND and made.coverage.read_tokens == made.coverage.tokens
+    assert made.usage.total.calls < 10 * made.coverage.windows
+
+
+def test_windows_that_are_longer_than_the_evidence_may_be_are_asked_one_by_one():
+    assert run(ScriptedModel(chain), config={"buffer_tokens": 0}).text == "Velm"
 
 
 @pytest.mark.parametrize("limits", [{"budget": 8_000}, {"deadline": 60.0}, {}])

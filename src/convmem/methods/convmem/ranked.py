@@ -234,12 +234,14 @@ class RankedAnswer:
     ) -> Finding:  # fmt: skip
         """The answer to a question from the windows that are likeliest for any of ``wanted``.
 
-        Not from windows that were asked together before, as long as there are others.
+        Not from windows that were asked together before, unless all were passed over for that.
         """
         texts, capacity = [each.text for each in wanted], reserve.evidence(number)
         indices = self._evidence(texts, capacity)
-        while (question.text, indices) in self.vain and 0 < len(indices) < len(self.reading.windows):
+        passed: set[int] = set()
+        while (question.text, indices) in self.vain and not passed.issuperset(range(len(self.reading.windows))):
             self._doubt(texts, indices)
+            passed.update(indices)
             indices = self._evidence(texts, capacity)
         notes = [self.reading.note(index, question.text) for index in indices]
         answer = await answer_from(
@@ -258,12 +260,12 @@ class RankedAnswer:
             self.reading.beliefs.doubt(index, question)
 
     def _evidence(self, questions: list[str], capacity: int) -> tuple[int, ...]:
-        """The windows that ``capacity`` tokens hold, the likeliest ones, in the document's order."""
+        """The windows that ``capacity`` tokens hold, the likeliest ones and one at least, in the document's order."""
         taken: list[int] = []
         for index in self.reading.beliefs.leading(questions):
             first, last = self.reading.windows[index].tokens
             capacity -= last - first
-            if capacity < 0:
+            if taken and capacity < 0:
                 break
             taken.append(index)
         return tuple(sorted(taken))
