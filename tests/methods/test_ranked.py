@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from convmem.core import NOT_FOUND, BestAnswer, InputError, TokenLogprobs
+from convmem.core import NOT_FOUND, BestAnswer, ConvMemError, InputError, TokenLogprobs
 from convmem.document import Document
 from convmem.methods.convmem import Config, ConvMem
 from convmem.model import Cache
@@ -126,6 +126,21 @@ def test_a_large_budget_ends_when_every_window_was_asked_in_vain(final):
 
 def test_windows_that_are_longer_than_the_evidence_may_be_are_asked_one_by_one():
     assert run(ScriptedModel(chain), config={"buffer_tokens": 0}).text == "Velm"
+
+
+@pytest.mark.parametrize(
+    ("limits", "cause"), [({"deadline": 1.0}, "deadline of 1"), ({"context": 600}, "no room")], ids=str
+)
+def test_what_kept_a_run_from_reading_is_said_though_it_had_a_budget(limits, cause):
+    with pytest.raises(ConvMemError, match=cause) as error:
+        run(ScriptedModel(chain), budget=4_000, config={"decompose": "off", "answer_tokens": 600}, **limits)
+    assert "budget" not in str(error.value)
+
+
+def test_a_budget_that_ends_at_the_last_hop_leaves_the_answers_of_earlier_ones():
+    model = ScriptedModel(lambda call: "no JSON: ask again" if call.role == "sub_answer" else chain(call))
+    made = run(model, budget=4_000)
+    assert made.text.startswith("no JSON") and [w for w in made.warnings if "first sub-answer" in w]
 
 
 @pytest.mark.parametrize("limits", [{"budget": 8_000}, {"deadline": 60.0}, {}])

@@ -242,7 +242,7 @@ class Method(ABC, Generic[C]):
         """
         coverage = run.coverage(windows)
         if not coverage.read_tokens and not coverage.indexed_tokens:
-            raise _nothing_read(coverage, run)
+            raise _nothing_read(final.failure, coverage, run)
         if final.failure:
             kind = type(final.failure) if isinstance(final.failure, Stopped) else ConvMemError
             raise kind(f"The question could not be answered from what was read: {final.failure}")
@@ -277,12 +277,14 @@ def facts_of(model: Model, tokenizer: Tokenizer, settings: RunSettings, cache: C
     )  # fmt: skip
 
 
-def _nothing_read(coverage: Coverage, run: Run) -> ConvMemError:
-    """Why a run read nothing, and what to do."""
+def _nothing_read(failure: ConvMemError | None, coverage: Coverage, run: Run) -> ConvMemError:
+    """Why a run read nothing, and what to do; ``failure`` is why it could not be asked for the answer."""
     if coverage.failed_windows:
         return ConvMemError(f"Nothing of the document could be read: {coverage.failed_windows[0].reason}")
+    if failure and not isinstance(failure, Stopped):
+        return ConvMemError(f"Nothing of the document could be read: {failure}")
     budget, deadline = run.settings.budget, run.settings.deadline
-    if budget is not None:
+    if budget is not None and not isinstance(failure, DeadlinePassed):
         return BudgetExhausted(f"The budget of {budget:,} tokens is too small to read anything; raise it.")
     if deadline is not None:
         return DeadlinePassed(f"The deadline of {deadline:g} seconds leaves no time to read anything; raise it.")

@@ -216,12 +216,13 @@ class RankedAnswer:
             return await combine(self.question.text, findings, self.run, reply_tokens=self.config.answer_tokens)
         last = _last(asked)
         if last and reserve.most is not None:
-            return await self._answer([last], last, number, reserve, role="direct")
-        answer = await self._answer([self.question, *asked], self.question, number, reserve, role="direct")
-        if last and not (answer.found or answer.failure):
-            led_to = await self._answer([last], last, number, reserve, role="direct")
-            return led_to if led_to.found else answer
-        if answer.failure:
+            answer = await self._answer([last], last, number, reserve, role="direct")
+        else:
+            answer = await self._answer([self.question, *asked], self.question, number, reserve, role="direct")
+            if last and not (answer.found or answer.failure):
+                led_to = await self._answer([last], last, number, reserve, role="direct")
+                return led_to if led_to.found else answer
+        if answer.failure and number == 1:  # else the attempt before is the answer
             findings = findings or [await self._answer([each], each, number, reserve) for each in asked]
             if found := [finding for finding in findings if finding.found]:
                 self.run.warn("The first sub-answer is given instead.")
