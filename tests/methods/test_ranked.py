@@ -129,11 +129,14 @@ def test_windows_that_are_longer_than_the_evidence_may_be_are_asked_one_by_one()
 
 
 @pytest.mark.parametrize(
-    ("limits", "cause"), [({"deadline": 1.0}, "deadline of 1"), ({"context": 600}, "no room")], ids=str
-)
-def test_what_kept_a_run_from_reading_is_said_though_it_had_a_budget(limits, cause):
+    ("config", "limits", "cause"),
+    [({}, {"deadline": 1.0}, "deadline of 1"), ({}, {"context": 600}, "no room"),
+     ({"kernel": "joint", "answer_tokens": 100}, {"deadline": 1.0}, "deadline of 1")],
+    ids=str,
+)  # fmt: skip
+def test_what_kept_a_run_from_reading_is_said_though_it_had_a_budget(config, limits, cause):
     with pytest.raises(ConvMemError, match=cause) as error:
-        run(ScriptedModel(chain), budget=4_000, config={"decompose": "off", "answer_tokens": 600}, **limits)
+        run(ScriptedModel(chain), budget=4_000, config={"decompose": "off", "answer_tokens": 600} | config, **limits)
     assert "budget" not in str(error.value)
 
 

@@ -284,7 +284,7 @@ def _nothing_read(failure: ConvMemError | None, coverage: Coverage, run: Run) ->
     if failure and not isinstance(failure, Stopped):
         return ConvMemError(f"Nothing of the document could be read: {failure}")
     budget, deadline = run.settings.budget, run.settings.deadline
-    if budget is not None and not isinstance(failure, DeadlinePassed):
+    if budget is not None and not isinstance(run.stopped, DeadlinePassed):
         return BudgetExhausted(f"The budget of {budget:,} tokens is too small to read anything; raise it.")
     if deadline is not None:
         return DeadlinePassed(f"The deadline of {deadline:g} seconds leaves no time to read anything; raise it.")

@@ -86,6 +86,8 @@ class Run:
         self._indexed: set[Span] = set()
         self._failed: dict[tuple[Span, str, str], str] = {}
         self._cut: dict[str, int] = {}
+        self.stopped: Stopped | None = None
+        """Why a call was not made, the last time that a limit did not allow one."""
         self._budget = Budget(settings.budget)
         self._accounts = Accounts()
         texts = Texts(document, cache, trace)
@@ -141,7 +143,9 @@ class Run:
             except asyncio.CancelledError:
                 self._ended(job, started, "cancelled")
                 raise
-            except (Stopped, ContextExceeded):
+            except (Stopped, ContextExceeded) as error:
+                if isinstance(error, Stopped):
+                    self.stopped = error
                 self._ended(job, started, "refused")
                 raise
             except ConvMemError as error:
