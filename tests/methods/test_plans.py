@@ -118,6 +118,31 @@ def test_a_question_is_taken_to_be_split_as_the_models_earlier_ones_were():
     assert planned(hops="parallel").depth == flat.depth
 
 
+def test_no_more_sub_questions_are_taken_to_come_of_a_question_than_may():
+    document, facts = Document.from_text("Ann was here. " * 9_000), Facts(Words(), usual={"sub_questions": 4.0})
+    for changes in ({}, {"expected_channels": 5}):
+        assert ConvMem(Config.preset("lean", c_max=2, **changes)).plan(document, facts).channels == 2
+
+
+@pytest.mark.parametrize("budget", [3_000, 20_000])
+def test_a_plan_reads_a_document_in_one_call_where_the_run_does(budget):
+    document, method = Document.from_text("Ann was here. " * 1_500), ConvMem(Config.preset("lean"))
+    model, settings = SimulatedReader(Behaviour()), RunSettings(budget=budget)
+    made = simulate(method.answer(document, "Who?", model=model, cache=Cache.temporary(), settings=settings))
+    assert made.plan.windows == made.coverage.windows
+    assert made.plan.calls >= 1 and (made.plan.calls == 1) == (made.usage.total.calls == 1)
+
+
+def test_evidence_of_a_plan_is_never_less_than_a_window():
+    document = Document.from_text("Ann was here. " * 9_000)
+
+    def planned(buffer):
+        config = Config.preset("lean", buffer_tokens=buffer, answer_tokens=50, decompose="off", views=1)
+        return ConvMem(config).plan(document, Facts(Words(), logprobs=True, limits=RunSettings(budget=1_000)))
+
+    assert planned(0).prompt_tokens == planned(1).prompt_tokens > 300
+
+
 def test_what_was_seen_of_a_model_goes_before_what_is_assumed():
     cache, model = Cache.temporary(), SimulatedReader(Behaviour(prefill=1_000, decode=10))
     seen = Experience()

@@ -113,7 +113,7 @@ def estimate(config: Config, document: Document, facts: Facts, question: str) ->
     lengths, limits = Lengths(facts, question), facts.limits.of(tokens)
     windows: Windows | None = None
     channels = 1
-    if tokens <= settled.one_call_tokens and (facts.context is None or tokens + PROMPT_TOKENS <= facts.context):
+    if tokens <= settled.one_call_tokens and _has_room(tokens + PROMPT_TOKENS, settled, facts, lengths, limits):
         assumptions.append("The document is read in one call.")
         steps = Steps([], [Step(1, tokens + lengths.of("direct"), ANSWER_TOKENS)], [])
     else:
@@ -140,6 +140,13 @@ def estimate(config: Config, document: Document, facts: Facts, question: str) ->
         seconds=round(sum(step.seconds(facts) for step in chain), 1) if facts.tokens_per_second else None,
         assumptions=tuple(assumptions),
     )
+
+
+def _has_room(prompt: int, settled: Settled, facts: Facts, lengths: Lengths, limits: RunSettings) -> bool:
+    """Whether context and budget have room for a call with so long a prompt."""
+    if facts.context is not None and prompt > facts.context:
+        return False
+    return limits.budget is None or lengths.reserved(prompt) + settled.answer_tokens <= limits.budget
 
 
 class Lengths:
@@ -184,6 +191,7 @@ def split(settled: Settled, facts: Facts, assumptions: list[str]) -> tuple[int, 
     channels, known = usual("sub_questions", SUB_QUESTIONS)
     if settled.expected_channels:
         channels, known = settled.expected_channels, ""
+    channels = min(channels, settled.c_max)
     assumptions.append(f"Sub-questions: {channels}{known}.")
     if settled.hops != "rounds":
         return channels, 0
@@ -211,7 +219,7 @@ def ranked(
     count = min(every, FIRST_PART) if ends and settled.views > 1 else every
     again = second_views(settled, every, count) if settled.views > 1 else 0
     reading, pointed = scored(count, again), min(every, ceil(POINTED * sqrt(every)))
-    evidence = min(settled.buffer_tokens - round(each / 2), tokens)  # whole windows
+    evidence = min(max(settled.buffer_tokens - round(each / 2), round(each)), tokens)  # whole windows, one at least
     sub_answer, direct = lengths.one("sub_answer", evidence), lengths.one("direct", evidence)
     before = decomposing(settled, lengths)
     if limits.budget is not None:
