@@ -5,6 +5,9 @@ from pydantic import ValidationError
 
 from convmem.run import RunSettings
 
+BEYOND = "9" * 400
+"""More than any number of the machine's."""
+
 
 @pytest.mark.parametrize(
     ("written", "tokens"), [("50k", 50_000), ("1.5M", 1_500_000), ("50,000", 50_000), (7, 7), ("7", 7), (None, None)]
@@ -29,7 +32,8 @@ def test_a_deadline(written, seconds):
 @pytest.mark.parametrize(
     "limits",
     [{"budget": "much"}, {"budget": "0%"}, {"budget": "-5"}, {"budget": "5 %%"}, {"budget": ""}, {"budget": "1.5.2k"},
-     {"deadline": "soon"}, {"deadline": "0s"}, {"deadline": "-1"}],
+     {"budget": BEYOND}, {"budget": BEYOND + "k"}, {"budget": BEYOND + "%"}, {"budget": "9" * 308 + "%"},
+     {"deadline": "soon"}, {"deadline": "0s"}, {"deadline": "-1"}, {"deadline": BEYOND}],
 )  # fmt: skip
 def test_what_is_no_limit_is_refused(limits):
     with pytest.raises(ValidationError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import inf
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -17,9 +18,10 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3_600}
 def _tokens(value: Any) -> Any:
     """A number of tokens as people write it: 50000, 50k, 1.5M."""
     found = _TOKENS.fullmatch(value) if isinstance(value, str) else None
-    if isinstance(value, str) and not found:
+    number = float(_plain(found[1])) * _THOUSANDS[found[2].lower()] if found else inf
+    if isinstance(value, str) and number == inf:
         raise ValueError(f"'{value}' is no number of tokens; write 50000, 50k, or 5% for a share of the document's")
-    return round(float(_plain(found[1])) * _THOUSANDS[found[2].lower()]) if found else value
+    return round(number) if found else value
 
 
 def _seconds(value: Any) -> Any:
@@ -43,9 +45,9 @@ class RunSettings(BaseModel):
     """Most prompt and completion tokens that the run may use, retries included, replies from the cache excluded: 50000,
     `50k`, or `5%` of the document's tokens. Unset: no limit. Where tokens are estimated, so is the room that is kept
     for each call."""
-    budget_share: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    budget_share: float | None = Field(default=None, gt=0, le=1_000_000)
     """The budget as a share of the document's tokens, as a budget of `5%` sets it to 0.05."""
-    deadline: Annotated[float | None, BeforeValidator(_seconds)] = Field(default=None, gt=0)
+    deadline: Annotated[float | None, BeforeValidator(_seconds)] = Field(default=None, gt=0, allow_inf_nan=False)
     """Seconds from the start (90, `30s`, `2m`) after which nothing runs. Reading stops after four fifths of it, so that
     the last fifth is left for answering. Unset: no limit."""
     concurrency: int | None = Field(default=None, gt=0)
