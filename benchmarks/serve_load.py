@@ -44,9 +44,9 @@ MANY = 0.7
 JOBS = 20
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeiou"]
 SENTENCES, SENTENCE_WORDS = 2_000, 12
-STAGES = 4
-"""Calls that an answer waits for, one after another: the question is split, the document read, the sub-questions
-answered, then the question."""
+STAGES = 5
+"""Calls that an answer waits for, one after another: the question is split, the document read, one sub-question
+answered, then the others, whose prompts begin alike, then the question."""
 
 
 class Serving:
