@@ -166,6 +166,8 @@ def test_a_budget_ends_the_reading_and_leaves_room_to_answer():
     total = found.usage.total
     assert total.prompt_tokens + total.completion_tokens <= 2_000
     assert any("are not in the index" in warning for warning in found.warnings)
+    assert 0 < found.plan.prompt_tokens + found.plan.completion_tokens <= 2_000
+    assert [said for said in found.plan.assumptions if "budget has room for" in said]
 
 
 def test_a_plan_is_what_indexing_costs(tmp_path):

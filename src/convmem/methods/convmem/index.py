@@ -11,7 +11,7 @@ from convmem.document import Document
 from convmem.memory.indexing import ROLES, Contents, Pass, contents, named
 from convmem.methods.base import Facts, Method
 from convmem.methods.convmem.config import Config
-from convmem.methods.convmem.estimate import Step
+from convmem.methods.convmem.estimate import Step, Steps
 from convmem.methods.estimate import ANSWER_TOKENS, QUESTION
 from convmem.model import Cache
 from convmem.run import RunSettings
@@ -102,19 +102,25 @@ def estimate_indexing(config: Config, document: Document, facts: Facts) -> Plan:
 
 
 def estimate_lookup(config: Config, document: Document, facts: Facts, question: str) -> Plan:
-    """What a question would cost, and what is missing of the index."""
+    """What a question would cost, and what is missing of the index; a budget may leave some of that for the next."""
     made = estimate_indexing(config, document, facts)
     template, calls = prompts.load("lookup"), min(EXPECTED_LOOKUPS, config.lookups)
     each = facts.tokenizer.count(template.system + template.user + (question or QUESTION)) + config.lookup_tokens
-    one = Step(1, each, ANSWER_TOKENS)  # one waits for the other
-    took = calls * one.seconds(facts) if facts.tokens_per_second else 0.0
+    missing = [Step(made.calls, made.prompt_tokens, made.completion_tokens)] if made.calls else []
+    steps = Steps([], missing, [Step(1, each, ANSWER_TOKENS)] * calls)  # one lookup waits for the other
+    assumptions = [*made.assumptions, f"A question is taken to need so many calls: {calls}."]
+    budget = facts.limits.of(made.tokens).budget
+    if budget is not None and steps.tokens > budget:
+        steps = steps.within(budget)
+        read = sum(step.calls for step in steps.layers)
+        assumptions.append(f"The budget has room for {read:,} of {made.calls:,} windows that are not in the index.")
     return replace(
         made,
-        layers=(*(made.layers if made.calls else ()), *[LayerPlan(1, each)] * calls),
-        calls=made.calls + calls,
-        prompt_tokens=made.prompt_tokens + calls * each,
-        completion_tokens=made.completion_tokens + calls * one.reply,
-        depth=made.depth + calls,
-        seconds=None if made.seconds is None else round(made.seconds + took, 1),
-        assumptions=(*made.assumptions, f"A question is taken to need so many calls: {calls}."),
+        layers=tuple(LayerPlan(step.calls, step.prompt) for step in steps.every),
+        calls=sum(step.calls for step in steps.every),
+        prompt_tokens=sum(step.prompt for step in steps.every),
+        completion_tokens=sum(step.reply for step in steps.every),
+        depth=len(steps.every),
+        seconds=round(sum(step.seconds(facts) for step in steps.every), 1) if facts.tokens_per_second else None,
+        assumptions=tuple(assumptions),
     )
