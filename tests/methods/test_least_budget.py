@@ -23,9 +23,10 @@ def asked(budget, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_would_do_does(way):
+@pytest.mark.parametrize("budget", [1, 900])
+def test_what_would_do_does(way, budget):
     with pytest.raises(ConvMemError, match="would do") as refused:
-        asked(900, way)
+        asked(budget, way)
     enough = int(re.findall(r"([\d,]+) would do", str(refused.value))[0].replace(",", ""))
     made = asked(enough, way)
     assert made.usage.total.prompt_tokens + made.usage.total.completion_tokens <= enough

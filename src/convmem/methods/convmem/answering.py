@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from convmem.core import BudgetExhausted
+from convmem.memory.decomposition import REPLY_TOKENS
 from convmem.methods.convmem.config import PROMPT_TOKENS, Settled
 from convmem.run import Run
 
@@ -39,9 +40,7 @@ class Reserve:
         if budget is None:
             return cls(config.memory_tokens)
         reply = config.answer_tokens
-        final = 0  # what combines the sub-answers
-        if config.final == "sub_answers":
-            final = run.reserve(PROMPT_TOKENS + prompts * reply, "answer") + reply
+        final = _combining(prompts, config, run)
         once = final + prompts * (run.reserve(PROMPT_TOKENS + config.memory_tokens, "sub_answer") + reply)
         if config.evidence == "windows":
             left = budget - sum(_used(run))
@@ -53,14 +52,9 @@ class Reserve:
             aside = once = min(once, budget // 2)
         most = run.fitting((once - final) // prompts - reply, "sub_answer")
         if most < PROMPT_TOKENS:
-            answering = final + prompts * (run.reserve(PROMPT_TOKENS, "sub_answer") + 1 + reply)
-            if config.evidence == "windows":
-                enough = sum(_used(run)) + answering
-            else:  # half of the budget is kept for answering, and a window must fit the other half
-                window = run.reserve(min(config.window, run.size) + PROMPT_TOKENS)
-                enough = 2 * max(answering, window + prompts * config.summary_tokens)
             raise BudgetExhausted(
-                f"The budget of {budget:,} tokens is too small to read anything and answer; {enough:,} would do."
+                f"The budget of {budget:,} tokens is too small to read anything and answer; "
+                f"{_enough(prompts, config, run):,} would do."
             )
         run.set_aside(aside)
         return cls(max(config.memory_tokens, most - PROMPT_TOKENS), aside, once, most)
@@ -98,6 +92,27 @@ class Reserve:
         if run.settings.budget is None or self.most is None:
             return inf
         return (run.settings.budget - sum(_used(run))) / self.most
+
+
+def _combining(findings: int, config: Settled, run: Run) -> int:
+    """What the prompt that combines so many sub-answers may cost."""
+    if config.final != "sub_answers":
+        return 0
+    return run.reserve(PROMPT_TOKENS + findings * config.answer_tokens, "answer") + config.answer_tokens
+
+
+def _enough(prompts: int, config: Settled, run: Run) -> int:
+    """A budget that would do for ``prompts`` prompts with evidence, or as many as a question that was not split has."""
+    splitting = 0
+    if config.decompose != "off" and run.ledger.by_role.keys().isdisjoint(("decompose", "decompose_hops")):
+        splitting = run.reserve(PROMPT_TOKENS, "decompose") + REPLY_TOKENS
+        prompts = config.c_max + (config.evidence != "windows" and config.final == "passages")
+    least = run.reserve(PROMPT_TOKENS, "sub_answer") + 1 + config.answer_tokens
+    answering = _combining(prompts, config, run) + prompts * least
+    if config.evidence == "windows":
+        return sum(_used(run)) + splitting + answering
+    window = run.reserve(min(config.window, run.size) + PROMPT_TOKENS)  # must fit the half that is not for answering
+    return 2 * max(answering, splitting + window + prompts * config.summary_tokens)
 
 
 def _used(run: Run) -> tuple[int, int]:
