@@ -133,6 +133,14 @@ def test_a_plan_reads_a_document_in_one_call_where_the_run_does(budget):
     assert made.plan.calls >= 1 and (made.plan.calls == 1) == (made.usage.total.calls == 1)
 
 
+def test_a_plan_says_where_a_budget_is_too_small_for_any_answer():
+    document = Document.from_text("Ann was here. " * 9_000)
+    for budget, said in ((500, True), (9_000, False)):
+        facts = Facts(Words(), logprobs=True, limits=RunSettings(budget=budget))
+        assumptions = ConvMem(Config.preset("lean")).plan(document, facts).assumptions
+        assert any("too small to read anything" in each for each in assumptions) == said
+
+
 def test_evidence_of_a_plan_is_never_less_than_a_window():
     document = Document.from_text("Ann was here. " * 9_000)
 

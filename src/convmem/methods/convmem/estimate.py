@@ -221,7 +221,7 @@ def ranked(
     reading, pointed = scored(count, again), min(every, ceil(POINTED * sqrt(every)))
     evidence = min(max(settled.buffer_tokens - round(each / 2), round(each)), tokens)  # whole windows, one at least
     sub_answer, direct = lengths.one("sub_answer", evidence), lengths.one("direct", evidence)
-    before = decomposing(settled, lengths)
+    before, share = decomposing(settled, lengths), 1.0
     if limits.budget is not None:
         answers = hops + 1 if settled.final == "passages" else channels
         room, share = shared(limits.budget - sum(step.tokens for step in before), answers, settled, lengths)
@@ -238,7 +238,9 @@ def ranked(
         assumptions.append(f"A second look is taken to be worth while at {again:,} windows.")
     end = f", with {min(count, reading.calls):,} of {every:,} windows scored" if count < every else ""
     assumptions.append(f"The first attempt at an answer is taken to find one{end}.")
-    if limits.budget is not None:
+    if limits.budget is not None and share * (PROMPT_TOKENS + settled.memory_tokens) < PROMPT_TOKENS:
+        assumptions.append(f"The budget of {limits.budget:,} tokens is too small to read anything and answer.")
+    elif limits.budget is not None:
         assumptions.append(f"Where it finds none, more is used, up to the budget of {limits.budget:,} tokens.")
     return Steps([], [reading] if reading.calls else [], after, before)
 
