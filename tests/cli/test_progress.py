@@ -55,6 +55,24 @@ def test_every_layer_has_its_bar_and_what_was_found_and_spent_is_said():
     assert best.strip() == "so far: Hanne Dray"
 
 
+def test_calls_that_are_given_up_are_no_progress():
+    shown, _ = watched(
+        LayerStarted(0, 3),
+        CallEnded("score", 0, 100, 1, cached=False, node=1),
+        *(CallEnded("score", 0, 100, 0, cached=False, failed=True, node=node) for node in (2, 3, 4)),
+    )
+    assert "1/3" in shown
+
+
+def test_without_a_terminal_it_says_now_and_then_how_far_it_is(monkeypatch):
+    monkeypatch.setattr("convmem.cli.progress.SILENCE", 0.0)
+    loading = Downloading(0, 1_118_000_000), Downloading(1_118_000_000, 1_118_000_000)
+    begun = Planned(PLAN), LayerStarted(0, 3), CallStarted("score", 0, 1), CallStarted("score", 0, 2)
+    _, said = watched(*loading, *begun, CallEnded("score", 0, 100, 1, cached=False, node=1), terminal=False)
+    assert said.count("Downloading the model, 1.1 GB.") == 1
+    assert "layer 0 1/3" in said.splitlines()[-1] and "101 tokens" in said.splitlines()[-1]
+
+
 def test_a_download_is_shown_before_there_is_a_plan():
     shown, _ = watched(Downloading(559_000_000, 1_118_000_000))
     assert "559/1118" in shown

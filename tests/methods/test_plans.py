@@ -3,6 +3,7 @@
 The estimates were fitted to other worlds (seed 4, 60 and 150 documents); these are of another seed and other lengths.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -149,6 +150,18 @@ def test_evidence_of_a_plan_is_never_less_than_a_window():
         return ConvMem(config).plan(document, Facts(Words(), logprobs=True, limits=RunSettings(budget=1_000)))
 
     assert planned(0).prompt_tokens == planned(1).prompt_tokens > 300
+
+
+@pytest.mark.parametrize("preset", ["paper", "lean"])
+@pytest.mark.parametrize("deadline", [5.0, 60.0])
+def test_a_plan_takes_no_longer_than_the_deadline(preset, deadline):
+    document = Document.from_text(" ".join(f"w{n}" for n in range(20_000)))
+    facts = Facts(Words(), tokens_per_second=(100.0, 10.0), logprobs=True)
+    method = ConvMem(Config.preset(preset, one_call_tokens=0, window=300))
+    whole = method.plan(document, facts)
+    limited = method.plan(document, replace(facts, limits=RunSettings(deadline=deadline)))
+    assert limited.seconds <= deadline < whole.seconds
+    assert limited.calls < whole.calls and limited.prompt_tokens < whole.prompt_tokens
 
 
 def test_what_was_seen_of_a_model_goes_before_what_is_assumed():

@@ -64,3 +64,7 @@ def test_without_llama_cpp_one_is_told_what_to_install(tmp_path: Path, monkeypat
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(Fatal, match=r"pip install '\.\[local\]'"):
         asyncio.run(Embedded(tmp_path / "m.gguf").prepare())
+    monkeypatch.setattr("convmem.model.download.fetch", lambda _: pytest.fail("a download that is for nothing"))
+    monkeypatch.setattr("convmem.model.download.find", lambda: None)
+    with pytest.raises(Fatal, match=r"pip install '\.\[local\]'"):
+        asyncio.run(Embedded().prepare())

@@ -21,6 +21,8 @@ from convmem.core import BestAnswer, CallEnded, CallStarted, Downloading, Event,
 from convmem.trace import Trace
 
 MEGABYTE = 1_000_000
+SILENCE = 30.0
+"""Seconds after which a run that can't show anything that moves says how far it is."""
 
 _BESIDE = {
     "probe", "decompose", "lookup", "sub_answer", "answer", "direct", "memory_answer", "recall_answer",
@@ -32,7 +34,8 @@ _BESIDE = {
 class Watch:
     """``with Watch(notes) as watch`` shows the events that ``watch`` is called with, until the block ends.
 
-    Where nothing that moves can be shown, it says the plan and stays silent. ``trace`` is the run's, once it has begun.
+    Where nothing that moves can be shown, it says the plan, that a model is downloaded, and twice a minute how far it
+    is. ``trace`` is the run's, once it has begun.
     """
 
     def __init__(self, notes: Notes) -> None:
@@ -40,7 +43,7 @@ class Watch:
         self.evidence = self.spent = 0
         self.in_flight: set[int] = set()
         self.best = ""
-        self.started = time.monotonic()
+        self.started = self._said = time.monotonic()
         self.trace: Trace | None = None
         self._layers: dict[int, TaskID] = {}
         self._bars = Progress(
@@ -66,6 +69,8 @@ class Watch:
         """Take in one event."""
         match event:
             case Downloading(done, total):
+                if not (self.notes.live or self._bars.tasks[self._download].total):
+                    self.notes.say(f"Downloading the model, {total / 1_000 / MEGABYTE:.1f} GB.", style="dim")
                 self._bars.update(
                     self._download, completed=done // MEGABYTE, total=total // MEGABYTE, visible=done < total
                 )
@@ -80,8 +85,9 @@ class Watch:
             case CallEnded():
                 self.in_flight.discard(event.node)
                 self.spent += event.prompt_tokens + event.completion_tokens
-                if event.role not in _BESIDE:
+                if event.role not in _BESIDE and not event.failed:
                     self._bars.advance(self._layer(event.layer))
+                self._say_how_far()
             case EvidenceFound():
                 self.evidence += 1
             case BestAnswer(text):
@@ -94,8 +100,14 @@ class Watch:
             self._layers[layer] = self._bars.add_task(f"layer {layer}", total=0)
         return self._layers[layer]
 
-    def shown(self) -> Group:
-        """What the terminal shows by now."""
+    def _say_how_far(self) -> None:
+        if self.notes.live or time.monotonic() - self._said < SILENCE:
+            return
+        self._said = time.monotonic()
+        layers = [f"{bar.description} {bar.completed:.0f}/{bar.total:.0f}" for bar in self._bars.tasks if bar.visible]
+        self.notes.say(" · ".join([*layers, self._line()]), style="dim")
+
+    def _line(self) -> str:
         line = (
             "loading the model"
             if self.trace is None and not self.in_flight
@@ -104,6 +116,10 @@ class Watch:
                 f"{counted(len(self.in_flight), 'call')} in flight"
             )
         )
-        self._spinner.update(text=f"{line} · {duration(time.monotonic() - self.started)}")
+        return f"{line} · {duration(time.monotonic() - self.started)}"
+
+    def shown(self) -> Group:
+        """What the terminal shows by now."""
+        self._spinner.update(text=self._line())
         best = [Text(f"so far: {one_line(self.best)}", no_wrap=True, overflow="ellipsis")] if self.best else []
         return Group(self._bars, self._spinner, *best)

@@ -61,6 +61,7 @@ def serve(
     if context.invoked_subcommand:
         return
     from convmem.model import data_directory
+    from convmem.model.embedded import runtime
     from convmem.settings import resolve
 
     try:
@@ -71,8 +72,11 @@ def serve(
             raise
         raise InputError(f"The server needs more packages ({error.name}): {extra('serve')}.") from None
     settings = resolve({} if concurrency is None else {"concurrency": concurrency})
+    models = models or [settings.general.model]
+    if not all("://" in each or each.startswith("sim:") for each in models):
+        runtime()  # an embedded model that can't run would be missed by the first question alone
     export_spans()
-    server = Server(host, port, data=data_directory(), models=models or [settings.general.model], settings=settings)
+    server = Server(host, port, data=data_directory(), models=models, settings=settings)
     put(f"ConvMem listens on {server.address}")
     notes = Notes()
     notes.say(f"OpenAI clients: {server.address}/v1 · paths: {server.address}/docs", style="dim")

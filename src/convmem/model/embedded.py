@@ -108,6 +108,7 @@ class Embedded:
         with self._loading:
             if self._endpoint is None:
                 self._abandoned = False
+                runtime()  # before a download that would be for nothing
                 path = self._path or download.find() or download.fetch(self._report)
                 key = secrets.token_urlsafe(32)
                 self._server = _serve(path, self._wanted_context, key)
@@ -127,14 +128,20 @@ class Embedded:
         self._progress(done, total)
 
 
-def _serve(path: Path, context: int, key: str) -> Any:
-    """A running llama.cpp server that stops when the last reference to it goes."""
+def runtime() -> Any:
+    """The package that runs a model in this process. Raises Fatal where it is not installed."""
     try:
         import xllamacpp
     except ImportError as error:
         raise Fatal(
             f"The embedded model needs xllamacpp: {extra('local')}, or name an endpoint with --model."
         ) from error
+    return xllamacpp
+
+
+def _serve(path: Path, context: int, key: str) -> Any:
+    """A running llama.cpp server that stops when the last reference to it goes."""
+    xllamacpp = runtime()
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.n_ctx = context

@@ -130,8 +130,8 @@ def told(event: Event) -> str:
     match event:
         case Planned(plan):
             return (
-                f"Reading {plan.tokens:,} tokens in {plan.windows:,} windows: about {plan.calls:,} calls, "
-                f"{plan.prompt_tokens + plan.completion_tokens:,} tokens.\n"
+                f"Reading {plan.tokens:,} tokens. Windows: {plan.windows:,}. Calls: about {plan.calls:,}, "
+                f"of {plan.prompt_tokens + plan.completion_tokens:,} tokens in all.\n"
             )
         case Warned(text):
             return f"{text}\n"

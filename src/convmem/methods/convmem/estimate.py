@@ -100,6 +100,15 @@ class Steps:
             [step.scaled(rest, least=1) for step in self.beside],
         )
 
+    def in_time(self, deadline: float, facts: Facts) -> Steps:
+        """What of it there is time for in ``deadline`` seconds: less is read."""
+        reading = sum(step.seconds(facts) for step in self.layers)
+        left = deadline - sum(step.seconds(facts) for step in (*self.before, *self.after))
+        share = min(1.0, max(0.0, left) / max(reading, 1e-9))
+        return Steps(
+            self.before, [cut for step in self.layers if (cut := step.scaled(share)).calls], self.after, self.beside
+        )
+
 
 def estimate(config: Config, document: Document, facts: Facts, question: str) -> Plan:
     """The calls and tokens of a run; what they rest on is in the plan's ``assumptions``."""
@@ -127,7 +136,13 @@ def estimate(config: Config, document: Document, facts: Facts, question: str) ->
     if budget is not None and steps.tokens > budget:
         steps = steps.within(budget)
         assumptions.append("The budget is taken to be spent; reading ends earlier where an answer is found.")
+    if limits.deadline is not None and facts.tokens_per_second:
+        steps = steps.in_time(limits.deadline, facts)
+        assumptions.append("Reading is taken to end where the deadline leaves time for answers alone.")
     chain = [*steps.before, *steps.layers, *steps.after]
+    seconds = round(sum(step.seconds(facts) for step in chain), 1) if facts.tokens_per_second else None
+    if seconds is not None and limits.deadline is not None:
+        seconds = min(seconds, limits.deadline)
     return Plan(
         tokens=tokens,
         windows=1 if windows is None else len(windows),
@@ -137,7 +152,7 @@ def estimate(config: Config, document: Document, facts: Facts, question: str) ->
         prompt_tokens=sum(step.prompt for step in steps.every),
         completion_tokens=sum(step.reply for step in steps.every),
         depth=len(chain) + settled.waits,
-        seconds=round(sum(step.seconds(facts) for step in chain), 1) if facts.tokens_per_second else None,
+        seconds=seconds,
         assumptions=tuple(assumptions),
     )
 
