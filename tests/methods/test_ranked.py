@@ -113,7 +113,7 @@ def test_a_budget_that_can_find_nothing_more_ends(sub_answer):
     model = ScriptedModel(lambda call: said.get(call.role) or chain(call))
     made = run(model, DOCUMENT[8_000:10_000], budget=9_000)
     assert made.text == NOT_FOUND and made.coverage.read_tokens == made.coverage.tokens
-    assert made.usage.total.calls < 10
+    assert made.usage.total.calls < 40
 
 
 @pytest.mark.parametrize("final", ["passages", "sub_answers"])

@@ -269,6 +269,11 @@ class Run:
         """A model has read ``span``."""
         self._read.add(span)
 
+    def reads(self, spans: Iterable[Span]) -> int:
+        """How many of ``spans`` models have read to their ends."""
+        parts = union(self._read)
+        return sum(any(part.start <= span.start and span.end <= part.end for part in parts) for span in spans)
+
     def indexed(self, spans: Iterable[Span]) -> None:
         """What was read of ``spans`` before this run is known from the index."""
         self._indexed.update(spans)

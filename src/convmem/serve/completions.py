@@ -130,8 +130,8 @@ def told(event: Event) -> str:
     match event:
         case Planned(plan):
             return (
-                f"Reading {plan.tokens:,} tokens. Windows: {plan.windows:,}. Calls: about {plan.calls:,}, "
-                f"of {plan.prompt_tokens + plan.completion_tokens:,} tokens in all.\n"
+                f"Reading {plan.tokens:,} tokens; windows: {plan.windows:,}, calls: about {plan.calls:,}, "
+                f"their tokens: about {plan.prompt_tokens + plan.completion_tokens:,}.\n"
             )
         case Warned(text):
             return f"{text}\n"

@@ -110,6 +110,9 @@ class Intake:
         finally:
             if process.returncode is None:
                 process.kill()
+            assert process.stdout
+            while await process.stdout.read(1 << 16):
+                pass  # the end is seen, and waited for, only by who reads as far as that
             await process.wait()
         return said or {"error": f"{file.name} can't be read within the server's limits: it is damaged, or too large."}
 

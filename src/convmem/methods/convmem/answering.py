@@ -13,6 +13,8 @@ from convmem.run import Run
 
 SCORED_AT_LEAST = 20
 """Times the evidence of a prompt that must be scored before that says more than as many further prompts would."""
+WHOLE = 1.5
+"""Times the length of a document that scoring all of it takes: the prompts around windows, and second views."""
 ATTEMPTS = 2
 """Attempts at an answer that a budget is kept for, where they take no more than half of it."""
 
@@ -45,7 +47,7 @@ class Reserve:
         if config.evidence == "windows":
             left = budget - sum(_used(run))
             aside = min(max(once, left // 2), ATTEMPTS * once)
-            if left - aside < SCORED_AT_LEAST * config.memory_tokens:
+            if not worth_scoring(left - aside, run.size, config):
                 aside = left
             once = min(once, aside)
         else:
@@ -57,7 +59,7 @@ class Reserve:
                 f"{_enough(prompts, config, run):,} would do."
             )
         run.set_aside(aside)
-        return cls(max(config.memory_tokens, most - PROMPT_TOKENS), aside, once, most)
+        return cls(most - PROMPT_TOKENS, aside, once, most)
 
     def evidence(self, attempt: int) -> int:
         """The tokens of evidence in a prompt of an attempt, counted from 1: more each time where nothing limits it."""
@@ -113,6 +115,11 @@ def _enough(prompts: int, config: Settled, run: Run) -> int:
         return sum(_used(run)) + splitting + answering
     window = run.reserve(min(config.window, run.size) + PROMPT_TOKENS)  # must fit the half that is not for answering
     return 2 * max(answering, splitting + window + prompts * config.summary_tokens)
+
+
+def worth_scoring(tokens: int, size: int, config: Settled) -> bool:
+    """Whether so many tokens score enough windows, or all of a document of ``size`` tokens."""
+    return tokens >= min(SCORED_AT_LEAST * config.memory_tokens, WHOLE * size)
 
 
 def _used(run: Run) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from convmem.memory.calibration import calibrated
 from convmem.memory.convolution import Layer
 from convmem.memory.reading import FEW, SHARE
 from convmem.methods.base import Facts
-from convmem.methods.convmem.answering import ATTEMPTS, SCORED_AT_LEAST
+from convmem.methods.convmem.answering import ATTEMPTS, worth_scoring
 from convmem.methods.convmem.config import PROMPT_TOKENS, Config, Settled
 from convmem.methods.convmem.ranked import FIRST_PART, POINTED
 from convmem.methods.convmem.windows import slide
@@ -239,7 +239,8 @@ def ranked(
     before, share = decomposing(settled, lengths), 1.0
     if limits.budget is not None:
         answers = hops + 1 if settled.final == "passages" else channels
-        room, share = shared(limits.budget - sum(step.tokens for step in before), answers, settled, lengths)
+        left = limits.budget - sum(step.tokens for step in before)
+        room, share = shared(left, tokens, answers, settled, lengths)
         reading = reading.scaled(min(1.0, room / reading.tokens))
         pointed = min(pointed, int((room - reading.tokens) / (each + frame)) // 2)
         sub_answer, direct = sub_answer.scaled(share, least=1), direct.scaled(share, least=1)
@@ -260,15 +261,15 @@ def ranked(
     return Steps([], [reading] if reading.calls else [], after, before)
 
 
-def shared(budget: int, answers: int, settled: Settled, lengths: Lengths) -> tuple[int, float]:
+def shared(budget: int, size: int, answers: int, settled: Settled, lengths: Lengths) -> tuple[int, float]:
     """The tokens of a budget that are left for reading, and the share of usual evidence that prompts have room for.
 
-    After what ranked reading keeps for so many prompts with evidence.
+    After what ranked reading keeps for so many prompts with evidence, in a document of ``size`` tokens.
     """
     prompt = lengths.reserved(PROMPT_TOKENS + settled.memory_tokens)
     once = answers * (prompt + settled.answer_tokens)
     aside = min(max(once, budget // 2), ATTEMPTS * once)
-    if budget - aside < SCORED_AT_LEAST * settled.memory_tokens:
+    if not worth_scoring(budget - aside, size, settled):
         aside = budget
     share = (min(once, aside) / answers - settled.answer_tokens) / prompt
     return max(0, budget - aside), min(1.0, max(0.0, share))

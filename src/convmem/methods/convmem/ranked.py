@@ -61,8 +61,6 @@ class RankedAnswer:
     """The answers to sub-questions, by id, that attempts have found so far."""
     vain: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
     """What was asked of which windows, and not found there."""
-    held: set[int] = field(default_factory=set)
-    """The windows that prompts for an answer held."""
 
     async def answer(self, splitting: Awaitable[Sequence[SubQuestion]]) -> Attempt:
         """The last attempt: the first one that found an answer, or else the one that looked at most."""
@@ -161,7 +159,8 @@ class RankedAnswer:
         return min(ceil(POINTED * sqrt(len(self.reading.windows))), self._affordable(reserve) // 2)
 
     def _say_what_ended(self, made: Attempt) -> None:
-        read, windows = len(self.held.union(self.reading.readings)), len(self.reading.windows)
+        windows = len(self.reading.windows)
+        read = self.run.reads(window.span for window in self.reading.windows)
         if made.final.failure or read == windows or not self._limited:
             return
         end = "deadline" if isinstance(self.reading.stopped, DeadlinePassed) else "budget"
@@ -250,7 +249,6 @@ class RankedAnswer:
         )
         if answer.node is not None:
             read_in(answer.node, self.run)
-            self.held.update(indices)
             if not answer.found:
                 self.vain.add((question.text, indices))
                 self._doubt(texts, indices)
