@@ -123,6 +123,15 @@ def test_no_method_spends_more_than_the_budget(tmp_path: Path) -> None:
     assert sum(row.calls > 0 for row in made) >= 8  # some are refused at once: their answering alone may take it
 
 
+def test_a_budget_is_not_stretched_by_what_another_method_asked(tmp_path: Path) -> None:
+    methods = f"{SMALL},{SMALL}+budget=20000"
+    made = rows(built(tmp_path / "b", count=1, docs=(40,)), tmp_path / "r", methods, scripted())
+    whole, limited = (row for row in made if row.docs)
+    assert whole.prompt_tokens > 2 * 20_000
+    assert limited.prompt_tokens + limited.completion_tokens <= 20_000
+    assert not limited.replayed
+
+
 def test_a_failed_row_has_what_it_took(tmp_path: Path) -> None:
     made = rows(built(tmp_path / "b", count=8), tmp_path / "r", "memagent+chunk_tokens=400", "sim:failed=0.6")
     lost = [row for row in made if row.status == "failed"]

@@ -196,7 +196,9 @@ class Runner:
                 begun.append((event.trace, clock.time()))
 
         blank = self._blank(task)
-        settings = entry.run.model_copy(update={"seed": task.seed})
+        limited = entry.run.budget is not None or entry.run.budget_share is not None
+        # Stored replies cost a budget nothing, so that those of other methods would be given to it.
+        settings = entry.run.model_copy(update={"seed": task.seed, "namespace": entry.label if limited else ""})
         try:
             answer = await entry.method.answer(
                 document, case.question, model=model, settings=settings, cache=cache, on_event=listen
