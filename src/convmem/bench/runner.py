@@ -196,9 +196,9 @@ class Runner:
                 begun.append((event.trace, clock.time()))
 
         blank = self._blank(task)
-        limited = entry.run.budget is not None or entry.run.budget_share is not None
-        # Stored replies cost a budget nothing, so that those of other methods would be given to it.
-        settings = entry.run.model_copy(update={"seed": task.seed, "namespace": entry.label if limited else ""})
+        # Stored replies cost no tokens and no time, so that those of other methods would stretch a limit.
+        namespace = entry.label if entry.run.limited else ""
+        settings = entry.run.model_copy(update={"seed": task.seed, "namespace": namespace})
         try:
             answer = await entry.method.answer(
                 document, case.question, model=model, settings=settings, cache=cache, on_event=listen

@@ -76,6 +76,11 @@ class RunSettings(BaseModel):
     namespace: str = ""
     """Whose cache it is (a tenant on a server); replies are never shared between namespaces."""
 
+    @property
+    def limited(self) -> bool:
+        """Whether a budget or a deadline may end reading before all is read."""
+        return not (self.budget is None and self.budget_share is None and self.deadline is None)
+
     @model_validator(mode="before")
     @classmethod
     def _share(cls, values: Any) -> Any:

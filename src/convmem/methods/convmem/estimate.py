@@ -230,7 +230,7 @@ def ranked(
     def scored(once: int, again: int = 0) -> Step:
         return Step(once + again, round(once * each + again * WIDENED * each + (once + again) * frame), once + again)
 
-    ends = settled.early_exit or limits.budget is not None or limits.deadline is not None
+    ends = settled.early_exit or limits.limited
     count = min(every, FIRST_PART) if ends and settled.views > 1 else every
     again = second_views(settled, every, count) if settled.views > 1 else 0
     reading, pointed = scored(count, again), min(every, ceil(POINTED * sqrt(every)))

@@ -106,8 +106,7 @@ class RankedAnswer:
     @property
     def _limited(self) -> bool:
         """Whether reading may end before all windows are read."""
-        settings = self.run.settings
-        return self.config.early_exit or settings.budget is not None or settings.deadline is not None
+        return self.config.early_exit or self.run.settings.limited
 
     async def _until_settled(
         self, parts: Iterator[Sequence[int]], questions: Sequence[SubQuestion], reserve: Reserve

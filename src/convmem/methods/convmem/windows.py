@@ -50,5 +50,5 @@ class Order:
     def _some_wait(self) -> bool:
         """Whether some windows are read later than others, or perhaps never."""
         settings = self._run.settings
-        limited = self._config.early_exit or settings.budget is not None or settings.deadline is not None
+        limited = self._config.early_exit or settings.limited
         return limited or len(self._windows) > (settings.concurrency or self._run.model("").slots)
